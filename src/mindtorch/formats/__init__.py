@@ -1,0 +1,1 @@
+"""Leaf room: files of other frameworks as plain Python objects and NumPy arrays. Standard library and NumPy only."""
