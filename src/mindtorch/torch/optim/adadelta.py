@@ -1,0 +1,66 @@
+"""Adadelta."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .optimizer import PerParameter, advance, ascent, check_lr, decay, item, new_step, not_negative, real_views, zeros_for
+
+__all__ = ["Adadelta"]
+
+
+class Adadelta(PerParameter):
+    """``v = rho v + (1 - rho) g^2; d = sqrt(u + eps) / sqrt(v + eps) g; u = rho u + (1 - rho) d^2; p -= lr d``."""
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Any = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        capturable: bool = False,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_lr(lr)
+        if not 0.0 <= rho <= 1.0:
+            raise ValueError(f"Invalid rho value: {rho}")
+        not_negative(**{"epsilon value": eps, "weight_decay value": weight_decay})
+        defaults = dict(
+            lr=lr,
+            rho=rho,
+            eps=eps,
+            weight_decay=weight_decay,
+            maximize=maximize,
+            capturable=capturable,
+            foreach=foreach,
+            differentiable=differentiable,
+        )
+        super().__init__(params, defaults)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group.setdefault("foreach", None)
+            group.setdefault("maximize", False)
+            group.setdefault("differentiable", False)
+            group.setdefault("capturable", False)
+
+    def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+        return {"step": new_step(group, p), "square_avg": zeros_for(p), "acc_delta": zeros_for(p)}
+
+    def _update(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        advance(state, True)
+        rho, eps = group["rho"], group["eps"]
+        grad = decay(p, ascent(grad, group), group)
+        p, grad, v, u = real_views(p, grad, state["square_avg"], state["acc_delta"])
+        v.mul_(rho).addcmul_(grad, grad, value=1 - rho)
+        if group["differentiable"]:
+            delta = u.add(eps).sqrt() / v.add(eps).sqrt() * grad
+        else:
+            delta = u.add(eps).sqrt_().div_(v.add(eps).sqrt_()).mul_(grad)
+        u.mul_(rho).addcmul_(delta, delta, value=1 - rho)
+        p.add_(delta, alpha=-item(group["lr"]))

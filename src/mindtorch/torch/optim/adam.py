@@ -1,0 +1,122 @@
+"""Adam, with AMSGrad and decoupled weight decay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindtorch.torch as torch
+
+from .optimizer import (
+    PerParameter,
+    advance,
+    ascent,
+    check_betas,
+    check_fused,
+    check_lr,
+    decay,
+    item,
+    new_step,
+    not_negative,
+    real_views,
+    zeros_for,
+)
+
+__all__ = ["Adam"]
+
+
+class Adam(PerParameter):
+    """``m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= lr m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps)``.
+
+    ``weight_decay`` enters the gradient, or with ``decoupled_weight_decay`` shrinks the parameter beforehand.
+    ``amsgrad`` uses the largest ``v`` seen so far.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Any = 1e-3,
+        betas: tuple[Any, Any] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
+    ) -> None:
+        check_lr(lr, foreach, capturable)
+        not_negative(**{"epsilon value": eps})
+        check_betas(betas)
+        not_negative(**{"weight_decay value": weight_decay})
+        if isinstance(betas[0], torch.Tensor) != isinstance(betas[1], torch.Tensor):
+            raise ValueError("betas must be either both floats or both Tensors")
+        defaults = dict(
+            lr=lr,
+            betas=betas,
+            eps=eps,
+            weight_decay=weight_decay,
+            amsgrad=amsgrad,
+            maximize=maximize,
+            foreach=foreach,
+            capturable=capturable,
+            differentiable=differentiable,
+            fused=fused,
+            decoupled_weight_decay=decoupled_weight_decay,
+        )
+        super().__init__(params, defaults)
+        check_fused(fused, foreach, differentiable)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group.setdefault("amsgrad", False)
+            group.setdefault("maximize", False)
+            group.setdefault("foreach", None)
+            group.setdefault("capturable", False)
+            group.setdefault("differentiable", False)
+            group.setdefault("decoupled_weight_decay", False)
+            fused = group.setdefault("fused", None)
+            for p in group["params"]:
+                entry = self.state.get(p, [])
+                if len(entry) != 0 and not torch.is_tensor(entry["step"]):
+                    entry["step"] = new_step({"fused": fused}, p) + float(entry["step"])
+
+    def _sparse_message(self) -> str:
+        return "Adam does not support sparse gradients, please consider SparseAdam instead"
+
+    def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+        state = {"step": new_step(group, p), "exp_avg": zeros_for(p), "exp_avg_sq": zeros_for(p)}
+        if group["amsgrad"]:
+            state["max_exp_avg_sq"] = zeros_for(p)
+        return state
+
+    def _update(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        differentiable = group["differentiable"]
+        beta1, beta2 = group["betas"] if differentiable else map(item, group["betas"])
+        lr, step = group["lr"], advance(state, differentiable)
+        grad = ascent(grad, group)
+        if group["decoupled_weight_decay"]:
+            if group["weight_decay"] != 0:
+                p.mul_(1 - lr * group["weight_decay"])
+        else:
+            grad = decay(p, grad, group)
+        p, grad, m, v, v_max = real_views(p, grad, state["exp_avg"], state["exp_avg_sq"], state.get("max_exp_avg_sq"))
+        m.lerp_(grad, 1 - beta1)
+        if differentiable:
+            # The squared gradient is taken out of place: an in-place op on a saved tensor could not be differentiated.
+            v.mul_(beta2).add_(grad * grad * (1 - beta2))
+            if group["amsgrad"]:
+                v_max.copy_(torch.maximum(v_max.clone(), v))
+            used = (v_max if group["amsgrad"] else v).clone()
+            denom = (used / (1 - beta2**step)).sqrt() + group["eps"]
+            p.add_(m.clone() / denom * (-lr / (1 - beta1**step)))
+            return
+        v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        if group["amsgrad"]:
+            torch.maximum(v_max, v, out=v_max)
+            v = v_max
+        denom = (v.sqrt() / (1 - beta2**step) ** 0.5).add_(group["eps"])
+        p.addcdiv_(m, denom, value=-item(lr / (1 - beta1**step)))

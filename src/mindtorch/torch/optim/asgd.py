@@ -1,0 +1,71 @@
+"""Averaged stochastic gradient descent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindtorch.torch as torch
+
+from .optimizer import PerParameter, advance, ascent, check_lr, decay, item, new_step, not_negative, real_views, zeros_for
+
+__all__ = ["ASGD"]
+
+
+class ASGD(PerParameter):
+    """Descent with a decaying rate ``eta``; the running average of the parameter from step ``t0`` on is ``state["ax"]``."""
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Any = 1e-2,
+        lambd: float = 1e-4,
+        alpha: float = 0.75,
+        t0: float = 1e6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        check_lr(lr)
+        not_negative(**{"weight_decay value": weight_decay})
+        defaults = dict(
+            lr=lr,
+            lambd=lambd,
+            alpha=alpha,
+            t0=t0,
+            weight_decay=weight_decay,
+            foreach=foreach,
+            maximize=maximize,
+            differentiable=differentiable,
+            capturable=capturable,
+        )
+        super().__init__(params, defaults)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group.setdefault("foreach", None)
+            group.setdefault("maximize", False)
+            group.setdefault("differentiable", False)
+            group.setdefault("capturable", False)
+
+    def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+        step = new_step(group, p)
+        eta = torch.as_tensor(item(group["lr"]), dtype=step.dtype, device=p.device).clone().detach()
+        return {"step": step, "eta": eta, "mu": torch.ones_like(step), "ax": zeros_for(p)}
+
+    def _update(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        step = advance(state)
+        lambd, lr = group["lambd"], item(group["lr"])
+        eta, mu = state["eta"].item(), state["mu"].item()
+        p, grad, ax = real_views(p, ascent(grad, group), state["ax"])
+        grad = decay(p, grad, group)
+        p.mul_(1 - lambd * eta)
+        p.add_(grad, alpha=-eta)
+        if mu != 1:
+            ax.add_(p.sub(ax).mul(mu))
+        else:
+            ax.copy_(p)
+        state["eta"].fill_(lr / ((1 + lambd * lr * step) ** group["alpha"]))
+        state["mu"].fill_(1 / max(1, step - group["t0"]))

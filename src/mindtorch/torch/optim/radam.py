@@ -1,0 +1,93 @@
+"""RAdam: Adam with a rectified variance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .optimizer import (
+    PerParameter,
+    advance,
+    ascent,
+    check_betas,
+    check_lr,
+    decay,
+    item,
+    new_step,
+    not_negative,
+    real_views,
+    zeros_for,
+)
+
+__all__ = ["RAdam"]
+
+
+class RAdam(PerParameter):
+    """Adam that takes plain momentum steps until the variance estimate has enough samples (``rho_t > 5``), and afterwards
+    scales its steps by the rectification term."""
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Any = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_lr(lr)
+        not_negative(**{"epsilon value": eps})
+        check_betas(betas)
+        not_negative(**{"weight_decay value": weight_decay})
+        defaults = dict(
+            lr=lr,
+            betas=betas,
+            eps=eps,
+            weight_decay=weight_decay,
+            maximize=maximize,
+            foreach=foreach,
+            capturable=capturable,
+            decoupled_weight_decay=decoupled_weight_decay,
+            differentiable=differentiable,
+        )
+        super().__init__(params, defaults)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group.setdefault("foreach", None)
+            group.setdefault("maximize", False)
+            group.setdefault("differentiable", False)
+            group.setdefault("decoupled_weight_decay", False)
+            group.setdefault("capturable", False)
+
+    def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+        return {"step": new_step(group, p), "exp_avg": zeros_for(p), "exp_avg_sq": zeros_for(p)}
+
+    def _update(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        step = advance(state)
+        (beta1, beta2), lr = group["betas"], item(group["lr"])
+        grad = ascent(grad, group)
+        if group["decoupled_weight_decay"]:
+            if group["weight_decay"] != 0:
+                p.mul_(1 - lr * group["weight_decay"])
+        else:
+            grad = decay(p, grad, group)
+        p, grad, m, v = real_views(p, grad, state["exp_avg"], state["exp_avg_sq"])
+        m.lerp_(grad, 1 - beta1)
+        v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        correction2 = 1 - beta2**step
+        move = m / (1 - beta1**step)
+        rho_inf = 2 / (1 - beta2) - 1
+        rho = rho_inf - 2 * step * (beta2**step) / correction2
+        if rho > 5.0:
+            rect = ((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho)) ** 0.5
+            root = v.sqrt()
+            root = root + group["eps"] if group["differentiable"] else root.add_(group["eps"])
+            p.add_(move * lr * ((correction2**0.5) / root) * rect, alpha=-1.0)
+        else:
+            p.add_(move * lr, alpha=-1.0)

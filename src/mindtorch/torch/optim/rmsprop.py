@@ -1,0 +1,83 @@
+"""RMSprop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .optimizer import PerParameter, advance, ascent, check_lr, decay, item, new_step, not_negative, real_views, zeros_for
+
+__all__ = ["RMSprop"]
+
+
+class RMSprop(PerParameter):
+    """``v = alpha v + (1 - alpha) g^2; p -= lr g / (sqrt(v) + eps)``; ``centered`` subtracts the squared mean gradient
+    from ``v``, and with ``momentum`` the scaled gradients are accumulated first."""
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Any = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum: float = 0,
+        centered: bool = False,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_lr(lr)
+        not_negative(**{"epsilon value": eps, "momentum value": momentum})
+        not_negative(**{"weight_decay value": weight_decay, "alpha value": alpha})
+        defaults = dict(
+            lr=lr,
+            momentum=momentum,
+            alpha=alpha,
+            eps=eps,
+            centered=centered,
+            weight_decay=weight_decay,
+            capturable=capturable,
+            foreach=foreach,
+            maximize=maximize,
+            differentiable=differentiable,
+        )
+        super().__init__(params, defaults)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group.setdefault("momentum", 0)
+            group.setdefault("centered", False)
+            group.setdefault("foreach", None)
+            group.setdefault("maximize", False)
+            group.setdefault("differentiable", False)
+            group.setdefault("capturable", False)
+
+    def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+        state = {"step": new_step(group, p), "square_avg": zeros_for(p)}
+        if group["momentum"] > 0:
+            state["momentum_buffer"] = zeros_for(p)
+        if group["centered"]:
+            state["grad_avg"] = zeros_for(p)
+        return state
+
+    def _update(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        advance(state, True)
+        alpha, lr = group["alpha"], group["lr"]
+        grad = decay(p, ascent(grad, group), group)
+        p, grad, v, buf, mean = real_views(
+            p, grad, state["square_avg"], state.get("momentum_buffer"), state.get("grad_avg")
+        )
+        v.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
+        if group["centered"]:
+            mean.lerp_(grad, 1 - alpha)
+            scale = v.addcmul(mean, mean, value=-1).sqrt()
+        else:
+            scale = v.clone().sqrt() if group["differentiable"] else v.sqrt()
+        scale = scale + group["eps"] if group["differentiable"] else scale.add_(group["eps"])
+        if group["momentum"] > 0:
+            buf.mul_(group["momentum"]).addcdiv_(grad, scale)
+            p.add_(buf.clone() if group["differentiable"] else buf, alpha=-item(lr))
+        else:
+            p.addcdiv_(grad, scale, value=-item(lr))

@@ -1,0 +1,81 @@
+"""Stochastic gradient descent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindtorch.torch as torch
+
+from .optimizer import PerParameter, ascent, check_fused, check_lr, decay, item, not_negative
+
+__all__ = ["SGD"]
+
+
+class SGD(PerParameter):
+    """Descent with optional momentum: ``buf = momentum * buf + (1 - dampening) * grad; p -= lr * buf``.
+
+    The first step takes the gradient itself as the buffer. With ``nesterov`` the step is ``grad + momentum * buf``.
+    """
+
+    _takes_sparse = True
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Any = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: Any = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check_lr(lr, foreach=None)
+        not_negative(**{"momentum value": momentum, "weight_decay value": weight_decay})
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        defaults = dict(
+            lr=lr,
+            momentum=momentum,
+            dampening=dampening,
+            weight_decay=weight_decay,
+            nesterov=nesterov,
+            maximize=maximize,
+            foreach=foreach,
+            differentiable=differentiable,
+            fused=fused,
+        )
+        super().__init__(params, defaults)
+        check_fused(fused, foreach, differentiable)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group.setdefault("nesterov", False)
+            group.setdefault("maximize", False)
+            group.setdefault("foreach", None)
+            group.setdefault("differentiable", False)
+            group.setdefault("fused", False)
+
+    def _state_of(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+        # Without momentum nothing is remembered, and an entry in `state` would show in state_dict().
+        return self.state[p] if group["momentum"] != 0 else {}
+
+    def _update(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        grad = decay(p, ascent(grad, group), group)
+        momentum = group["momentum"]
+        if momentum != 0:
+            buf = state.get("momentum_buffer")
+            if buf is None:
+                buf = state["momentum_buffer"] = grad.detach().clone()
+            else:
+                buf.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
+            grad = grad.add(buf, alpha=momentum) if group["nesterov"] else buf
+        lr = group["lr"]
+        if group["differentiable"] and isinstance(lr, torch.Tensor):
+            p.addcmul_(grad, lr, value=-1) if lr.requires_grad else p.add_(grad, alpha=-lr.item())
+        else:
+            p.add_(grad, alpha=-item(lr))
