@@ -92,7 +92,7 @@ def _import() -> ModuleType:
     try:
         import mindspore
 
-        mindspore.set_context(device_target="CPU")
+        mindspore.set_device("CPU")
         # asynchronous launch costs 10 to 80 times the kernel on few cores
         mindspore.runtime.launch_blocking()
         _wake(mindspore)
