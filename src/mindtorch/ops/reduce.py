@@ -304,9 +304,7 @@ def _extreme(name: str, whole: Any, along: Any, binary: str) -> Any:
         if dim is None and other is None:
             return whole(input)
         second = dim if other is None else other
-        if isinstance(second, Tensor) and (other is not None or second.a.ndim or second.a.dtype.kind not in "iu"):
-            return getattr(input, binary)(second)
-        if isinstance(second, Tensor) and second.a.shape == () and not keepdim:
+        if isinstance(second, Tensor):
             return getattr(input, binary)(second)
         return along(input, to_int(dim), bool(keepdim))
 
