@@ -379,7 +379,7 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
 @composite("norm(T input, any p='fro', any dim=None, bool keepdim=False, *, any dtype=None)", out=True)
 def norm(input: Tensor, p: Any, dim: Any, keepdim: bool, *, dtype: Any = None) -> Tensor:
     """Vector norm over ``dim`` (all elements when None); ``"fro"`` is the 2-norm, ``"nuc"`` the sum of singular values."""
-    from mindtorch.ops import linalg
+    from mindtorch.ops import linalg_norm as linalg
 
     if isinstance(dim, Tensor):
         dim = tuple(dim.tolist())
