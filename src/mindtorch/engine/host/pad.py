@@ -37,7 +37,9 @@ def sources(n: int, low: int, high: int, mode: str) -> np.ndarray:
     """Source position of every output element along an axis of ``n`` elements."""
     at = np.arange(-low, n + high)
     if mode == "circular":
-        return at % n
+        # negative amounts crop first; what is left is what goes round
+        first, count = max(0, -low), n - max(0, -low) - max(0, -high)
+        return first + (np.arange(n + low + high) - max(0, low)) % count
     if mode == "replicate":
         return np.clip(at, 0, n - 1)
     at = np.abs(at)
