@@ -86,11 +86,8 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     if swap:
         parts = (parts[1], parts[0], *parts[2:])
     shape = tuple(t.a.size for t in parts)
-    grids = [
-        t.reshape((1,) * i + (-1,) + (1,) * (len(parts) - 1 - i)).expand(shape) for i, t in enumerate(parts)
-    ]
+    grids = [t.reshape((1,) * i + (-1,) + (1,) * (len(parts) - 1 - i)).expand(shape) for i, t in enumerate(parts)]
     if swap:
-        grids = [g.transpose(0, 1) for g in grids]
         grids[0], grids[1] = grids[1], grids[0]
     return tuple(grids)
 

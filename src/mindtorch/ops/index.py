@@ -168,13 +168,13 @@ def _prod_grads(
     count = _zeros(input).scatter_add(dim, index, zero.to(src.dtype)).gather(dim, index)
     single = zero & (count == 1)
     rest = input.scatter_reduce(dim, index, src.masked_fill(single, 1), "prod", include_self=include_self)
-    grad_src = ((g * rest).gather(dim, index)).where(
-        single, (g * out).gather(dim, index) / src.masked_fill(zero, 1)
-    )
+    grad_src = ((g * rest).gather(dim, index)).where(single, (g * out).gather(dim, index) / src.masked_fill(zero, 1))
     return grad_input, grad_src
 
 
-def _extreme_grads(g: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
+def _extreme_grads(
+    g: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor, out: Tensor
+) -> tuple[Tensor, Tensor]:
     """Gradients of a scattered maximum or minimum, shared evenly among ties."""
     mine = (input == out).to(g.dtype)
     theirs = (src == out.gather(dim, index)).to(g.dtype)
@@ -182,7 +182,9 @@ def _extreme_grads(g: Tensor, input: Tensor, dim: int, index: Tensor, src: Tenso
     return mine * share, theirs * share.gather(dim, index)
 
 
-def _mean_grads(g: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor, include_self: bool) -> tuple[Tensor, Tensor]:
+def _mean_grads(
+    g: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor, include_self: bool
+) -> tuple[Tensor, Tensor]:
     count = g.new_ones(input.shape) if include_self else _zeros(input)
     count = count.scatter_add(dim, index, src.new_ones(index.shape))
     count = count.masked_fill(count == 0, 1)
@@ -417,7 +419,9 @@ def select_scatter(a: np.ndarray, src: np.ndarray, dim: int, index: int) -> np.n
 @op(
     "slice_scatter(T input, T src, dim dim=0, int? start=None, int? end=None, int step=1)",
     grad=dict(
-        input=lambda g, src_shape, dim, start, end, step: g.slice_scatter(g.new_zeros(src_shape), dim, start, end, step),
+        input=lambda g, src_shape, dim, start, end, step: g.slice_scatter(
+            g.new_zeros(src_shape), dim, start, end, step
+        ),
         src=lambda g, dim, start, end, step: g[(slice(None),) * wrap_dim(dim, g.ndim) + (slice(start, end, step),)],
     ),
 )
@@ -490,5 +494,3 @@ def fill_diagonal_(input: Tensor, fill_value: Any, wrap: bool = False) -> Tensor
             block = min(columns, rows - top)
             input.as_strided((block,), (s0 + s1,), input.storage_offset() + top * s0).fill_(fill_value)
     return input
-
-

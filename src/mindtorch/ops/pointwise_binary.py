@@ -189,9 +189,9 @@ def _extremum(name: str, uf: np.ufunc, greater: bool) -> Any:
         loses = input > other if greater else input < other
         return (g / 2).where(input == other, g).masked_fill(loses, 0)
 
-    return op(
-        f"{name}(T input, T other)", promote="same", out=True, grad=dict(input=grad_input, other=grad_other)
-    )(K.real_only(uf, f"{name} not implemented for complex tensors."))
+    return op(f"{name}(T input, T other)", promote="same", out=True, grad=dict(input=grad_input, other=grad_other))(
+        K.real_only(uf, f"{name} not implemented for complex tensors.")
+    )
 
 
 def _ignoring_nan(name: str, uf: np.ufunc, greater: bool) -> Any:
@@ -329,12 +329,8 @@ addcdiv = op(
 )(_addcdiv)
 
 # ------------------------------------------------------------------------------------------ integers and bits
-gcd = op("gcd(T input, T other)", promote="same", inplace=True, out=True)(
-    K.kinds_only(np.gcd, "gcd_cpu", "bfc")
-)
-lcm = op("lcm(T input, T other)", promote="same", inplace=True, out=True)(
-    K.kinds_only(np.lcm, "lcm_cpu", "bfc")
-)
+gcd = op("gcd(T input, T other)", promote="same", inplace=True, out=True)(K.kinds_only(np.gcd, "gcd_cpu", "bfc"))
+lcm = op("lcm(T input, T other)", promote="same", inplace=True, out=True)(K.kinds_only(np.lcm, "lcm_cpu", "bfc"))
 
 
 def _bits(name: str, kernel: Any) -> Any:

@@ -65,7 +65,14 @@ def _acosh_grad(g: Tensor, input: Tensor) -> Tensor:
 
 acosh = _float_op("acosh", ufunc(np.arccosh), input=lambda g, input: _acosh_grad(g, input))
 atanh = _float_op("atanh", ufunc(np.arctanh), input=lambda g, input: g / (1 - input * input).conj())
-for _long, _row in (("asin", asin), ("acos", acos), ("atan", atan), ("asinh", asinh), ("acosh", acosh), ("atanh", atanh)):
+for _long, _row in (
+    ("asin", asin),
+    ("acos", acos),
+    ("atan", atan),
+    ("asinh", asinh),
+    ("acosh", acosh),
+    ("atanh", atanh),
+):
     alias(f"arc{_long[1:]}(T input)", _row)
 
 
@@ -130,9 +137,10 @@ def _angle_grad(g: Tensor, input: Tensor) -> Tensor:
     return complex_(scale * -input.imag, scale * input.real)
 
 
-angle = op("angle(T input)", promote="float", out=True, grad=dict(input=lambda g, input: _angle_grad(g, input)))(K.angle)
-conj_physical = _same_op("conj_physical", ufunc(np.conjugate), input=lambda g: g.conj())
-
+angle = op("angle(T input)", promote="float", out=True, grad=dict(input=lambda g, input: _angle_grad(g, input)))(
+    K.angle
+)
+conj_physical = _same_op("conj_physical", K.conj_physical, input=lambda g: g.conj())
 
 
 # ------------------------------------------------------------------------------------------ rounding
@@ -144,12 +152,8 @@ frac = op("frac(T input)", half="f32", inplace=True, out=True, grad=dict(input=l
 round_ = op(
     "round(T input, *, int decimals=0)", half="f32", inplace=True, out=True, grad=dict(input=lambda g: _zeros(g))
 )(K.round_decimals)
-deg2rad = _float_op(
-    "deg2rad", lambda a: K.scaled(a, math.pi / 180, "deg2rad"), input=lambda g: g * (math.pi / 180)
-)
-rad2deg = _float_op(
-    "rad2deg", lambda a: K.scaled(a, 180 / math.pi, "rad2deg"), input=lambda g: g * (180 / math.pi)
-)
+deg2rad = _float_op("deg2rad", lambda a: K.scaled(a, math.pi / 180, "deg2rad"), input=lambda g: g * (math.pi / 180))
+rad2deg = _float_op("rad2deg", lambda a: K.scaled(a, 180 / math.pi, "rad2deg"), input=lambda g: g * (180 / math.pi))
 
 
 @op(

@@ -140,9 +140,7 @@ def _each(least: Any, name: str) -> Any:
     return atleast
 
 
-atleast_1d, atleast_2d, atleast_3d = (
-    _each(f, f"atleast_{i}d") for i, f in enumerate((_least1, _least2, _least3), 1)
-)
+atleast_1d, atleast_2d, atleast_3d = (_each(f, f"atleast_{i}d") for i, f in enumerate((_least1, _least2, _least3), 1))
 put("torch", atleast_1d=atleast_1d, atleast_2d=atleast_2d, atleast_3d=atleast_3d)
 
 
@@ -277,7 +275,9 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     check(len(dims) == 2, RuntimeError, f"expected total rotation dims == 2, but got dims = {len(dims)}")
     check(input.a.ndim >= 2, RuntimeError, f"expected total dims >= 2, but got total dims = {input.a.ndim}")
     a, b = (wrap_dim(d, input.a.ndim) for d in dims)
-    check(a != b, RuntimeError, f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
+    check(
+        a != b, RuntimeError, f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}"
+    )
     turn = k % 4
     if turn == 2:
         return flip(input, (a, b))

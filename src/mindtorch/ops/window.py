@@ -54,7 +54,9 @@ def _window(name: str, formula: Callable[..., np.ndarray], *extra: tuple[str, fl
             f"{name} requires non-negative window_length, got window_length={window_length}",
         )
         unknown = sorted(set(kwargs) - set(names))
-        check(not unknown and len(args) <= len(names), TypeError, f"{name}() got unexpected arguments {unknown or args}")
+        check(
+            not unknown and len(args) <= len(names), TypeError, f"{name}() got unexpected arguments {unknown or args}"
+        )
         values = {**dict(extra), **dict(zip(names, args)), **kwargs}
         if window_length <= 1:
             return _finish(np.ones(window_length), d, device, requires_grad)
@@ -63,7 +65,9 @@ def _window(name: str, formula: Callable[..., np.ndarray], *extra: tuple[str, fl
         return _finish(formula(np.arange(n, dtype=work), n - 1, **values)[:window_length], d, device, requires_grad)
 
     window.__name__ = window.__qualname__ = name
-    window.__doc__ = f"The {name.split('_')[0]} window of ``window_length`` points; ``periodic`` drops the last of one more."
+    window.__doc__ = (
+        f"The {name.split('_')[0]} window of ``window_length`` points; ``periodic`` drops the last of one more."
+    )
     return window
 
 
@@ -351,7 +355,9 @@ def istft(
         RuntimeError,
         "istft requires a complex-valued input tensor matching the output from stft with return_complex=True.",
     )
-    check(input.a.ndim in (2, 3), RuntimeError, f"istft: expected a tensor with 2 or 3 dimensions, but got {input.a.ndim}")
+    check(
+        input.a.ndim in (2, 3), RuntimeError, f"istft: expected a tensor with 2 or 3 dimensions, but got {input.a.ndim}"
+    )
     check(input.a.size > 0, RuntimeError, "istft: input tensor cannot be empty.")
     hop, win = _frame_lengths("istft", n_fft, hop_length, win_length)
     x = (input.unsqueeze(0) if input.a.ndim == 2 else input).transpose(1, 2)

@@ -116,7 +116,11 @@ def index_select(a: np.ndarray, dim: int, i: np.ndarray) -> np.ndarray:
         check(i.ndim == 0, IndexError, "index_select(): Index is supposed to be a vector")
         i = i.reshape(1)
     if i.dtype is not I8:
-        check(i.dtype == np.int32 or i.dtype == I8, RuntimeError, "index_select(): Expected dtype int32 or int64 for index")
+        check(
+            i.dtype == np.int32 or i.dtype == I8,
+            RuntimeError,
+            "index_select(): Expected dtype int32 or int64 for index",
+        )
     if a.ndim == 0:
         check(
             i.size == 1,
@@ -396,7 +400,9 @@ def index_fill(a: np.ndarray, dim: int, i: np.ndarray, value: np.ndarray) -> np.
     return out
 
 
-def index_reduce(a: np.ndarray, dim: int, i: np.ndarray, src: np.ndarray, reduce: str, include_self: bool) -> np.ndarray:
+def index_reduce(
+    a: np.ndarray, dim: int, i: np.ndarray, src: np.ndarray, reduce: str, include_self: bool
+) -> np.ndarray:
     """A copy of ``a`` with the slices of ``src`` reduced into the slices ``i`` (prod, mean, amax, amin)."""
     check(
         reduce in ("prod", "mean", "amax", "amin"),

@@ -324,6 +324,11 @@ def angle(a: np.ndarray) -> np.ndarray:
         return r
 
 
+def conj_physical(a: np.ndarray) -> np.ndarray:
+    """A copy, conjugated when complex."""
+    return a.conj() if a.dtype.kind == "c" else a.copy()
+
+
 def bitwise_not(a: np.ndarray) -> np.ndarray:
     """Bits (or truth values) inverted."""
     refuse("bitwise_not_cpu", a, "fcV")
@@ -465,9 +470,11 @@ def shift(a: np.ndarray, b: np.ndarray, left: bool) -> np.ndarray:
     bad = (b < 0) | (b >= bits)
     if left:
         return np.where(bad, 0, np.left_shift(a, np.where(bad, 0, b))).astype(a.dtype, copy=False)
-    return np.right_shift(a, np.where(bad, bits - 1, b)) if a.dtype.kind == "i" else np.where(
-        bad, 0, np.right_shift(a, np.where(bad, 0, b))
-    ).astype(a.dtype, copy=False)
+    return (
+        np.right_shift(a, np.where(bad, bits - 1, b))
+        if a.dtype.kind == "i"
+        else np.where(bad, 0, np.right_shift(a, np.where(bad, 0, b))).astype(a.dtype, copy=False)
+    )
 
 
 def logaddexp(a: np.ndarray, b: np.ndarray) -> np.ndarray:

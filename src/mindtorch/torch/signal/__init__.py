@@ -1,0 +1,5 @@
+"""Signal processing: ``torch.signal.windows``."""
+
+from mindtorch.torch.signal import windows
+
+__all__ = ["windows"]
