@@ -118,7 +118,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     lu, piv, info = _lu_factor(A, pivot)
     if check_errors:
         raise_info("linalg.lu_factor_ex", info.a, "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero.")
-    return SPACES["return_types"]["lu_factor_ex"](lu, piv, info)
+    return lu_factor_ex.row.structseq(lu, piv, info)
 
 
 @composite("lu_factor(T A, *, bool pivot=True)", ns="linalg", out=True, structseq="LU pivots")
@@ -128,7 +128,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803
     raise_info(
         "torch.linalg.lu_factor", info.a, "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero."
     )
-    return SPACES["return_types"]["lu_factor"](lu, piv)
+    return lu_factor.row.structseq(lu, piv)
 
 
 @composite(
@@ -158,14 +158,14 @@ def lu_unpack(
     if unpack_data:
         low = LU_data.narrow(-1, 0, k).tril(-1) + wrap(np.eye(m, k, dtype=LU_data.a.dtype))
         up = LU_data.narrow(-2, 0, k).triu()
-    return SPACES["return_types"]["lu_unpack"](p, low, up)
+    return lu_unpack.row.structseq(p, low, up)
 
 
 @composite("lu(T A, *, bool pivot=True)", ns="linalg", out=True, structseq="P L U")
 def linalg_lu(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803
     """A = P L U."""
     lu, piv, _ = _lu_factor(A, pivot)
-    return SPACES["return_types"]["lu"](*lu_unpack(lu, piv))
+    return linalg_lu.row.structseq(*lu_unpack(lu, piv))
 
 
 @composite("lu(T A, bool pivot=True, bool get_infos=False)")
@@ -205,7 +205,7 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
     low, info = _cholesky(input, upper)
     if check_errors:
         raise_info("linalg.cholesky_ex", info.a, NOT_POSITIVE)
-    return SPACES["return_types"]["cholesky_ex"](low, info)
+    return cholesky_ex.row.structseq(low, info)
 
 
 @composite("cholesky(T input, *, bool upper=False)", ns="linalg", out=True)
@@ -264,13 +264,13 @@ _qr = op(
 @composite("qr(T A, any mode='reduced')", ns="linalg", out=True, structseq="Q R")
 def linalg_qr(A: Tensor, mode: Any = "reduced") -> Any:  # noqa: N803
     """(Q, R); mode reduced, complete, or r (R only, empty Q)."""
-    return SPACES["return_types"]["qr"](*_qr(A, mode))
+    return linalg_qr.row.structseq(*_qr(A, mode))
 
 
 @composite("qr(T input, bool some=True)", out=True, structseq="Q R")
 def qr(input: Tensor, some: bool = True) -> Any:
     """(Q, R), complete unless ``some``."""
-    return SPACES["return_types"]["qr"](*_qr(input, "reduced" if some else "complete"))
+    return qr.row.structseq(*_qr(input, "reduced" if some else "complete"))
 
 
 _geqrf = op("geqrf(T input)", out=True, structseq="a tau")(K.geqrf)
@@ -302,7 +302,7 @@ _eigh = op(
 @composite("eigh(T A, any UPLO='L')", ns="linalg", out=True, structseq="eigenvalues eigenvectors")
 def eigh(A: Tensor, UPLO: Any = "L") -> Any:  # noqa: N803
     """Eigenvalues (ascending) and eigenvectors of Hermitian matrices; only the triangle ``UPLO`` is read."""
-    return SPACES["return_types"]["eigh"](*_eigh(A, UPLO))
+    return eigh.row.structseq(*_eigh(A, UPLO))
 
 
 @composite("eigvalsh(T A, any UPLO='L')", ns="linalg", out=True)
@@ -336,7 +336,7 @@ _eig = op(
 @composite("eig(T A)", ns="linalg", out=True, structseq="eigenvalues eigenvectors")
 def linalg_eig(A: Tensor) -> Any:  # noqa: N803
     """Complex eigenvalues and eigenvectors (columns of norm 1)."""
-    return SPACES["return_types"]["eig"](*_eig(A))
+    return linalg_eig.row.structseq(*_eig(A))
 
 
 @composite("eigvals(T A)", ns="linalg", out=True)
@@ -399,7 +399,7 @@ def linalg_svd(A: Tensor, full_matrices: Any = True, *, driver: Any = None) -> A
         RuntimeError,
         f"torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend, got {driver!r}",
     )
-    return SPACES["return_types"]["linalg_svd"](*_svd(A, bool(full_matrices)))
+    return linalg_svd.row.structseq(*_svd(A, bool(full_matrices)))
 
 
 @composite("svdvals(T A, *, any driver=None)", ns="linalg", out=True)
@@ -412,7 +412,7 @@ def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:  # noqa: N803
 @composite("svd(T input, bool some=True, bool compute_uv=True)", out=True, structseq="U S V")
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
     """(U, S, V) with ``input = U diag(S) V^H``; zeros for U and V unless ``compute_uv``."""
-    make = SPACES["return_types"]["svd"]
+    make = svd.row.structseq
     if not compute_uv:
         m, n = input.shape[-2:]
         batch = tuple(input.shape[:-2])
@@ -434,7 +434,7 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
     ld, piv, info = _ldl(A, hermitian)
     if check_errors:
         raise_info("torch.linalg.ldl_factor_ex", info.a, "The factorization could not be completed: D[{0},{0}] is exactly zero.")
-    return SPACES["return_types"]["ldl_factor_ex"](ld, piv, info)
+    return ldl_factor_ex.row.structseq(ld, piv, info)
 
 
 @composite("ldl_factor(T A, *, bool hermitian=False)", ns="linalg", out=True, structseq="LD pivots")
@@ -442,7 +442,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:  # noqa: N803
     """Packed LDL factor and pivots."""
     ld, piv, info = _ldl(A, hermitian)
     raise_info("torch.linalg.ldl_factor", info.a, "The factorization could not be completed: D[{0},{0}] is exactly zero.")
-    return SPACES["return_types"]["ldl_factor"](ld, piv)
+    return ldl_factor.row.structseq(ld, piv)
 
 
 @composite("ldl_solve(T LD, T pivots, T B, *, bool hermitian=False)", ns="linalg", out=True)

@@ -213,7 +213,7 @@ def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Any = None
     """(hist, bin_edges) of all elements; ``bins`` a count or a tensor of edges."""
     x = input.detach().reshape(-1, 1)
     edges = _edges(x, bins, range)
-    return SPACES["return_types"]["histogram"](_histogramdd(x, edges, weight, density), edges[0])
+    return histogram.row.structseq(_histogramdd(x, edges, weight, density), edges[0])
 
 
 @composite("histogramdd(T input, any bins, any range=None, any weight=None, bool density=False)", ns="torch", structseq="hist bin_edges")
@@ -221,4 +221,4 @@ def histogramdd(input: Tensor, bins: Any, range: Any = None, weight: Any = None,
     """(hist, bin_edges) of points in the last dimension."""
     x = input.detach().reshape(-1, input.shape[-1])
     edges = _edges(x, bins, range)
-    return SPACES["return_types"]["histogramdd"](_histogramdd(x, edges, weight, density), tuple(edges))
+    return histogramdd.row.structseq(_histogramdd(x, edges, weight, density), tuple(edges))

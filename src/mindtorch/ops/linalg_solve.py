@@ -1,0 +1,576 @@
+"""Linear systems, inverses, determinants, least squares and functions of matrices, with their derivatives."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mindtorch.core import dtype as D
+from mindtorch.core.errors import check
+from mindtorch.core.signature import to_int, to_ints
+from mindtorch.core.tape import sum_to
+from mindtorch.core.tensor import Tensor, wrap
+from mindtorch.engine.host import linalg as K
+from mindtorch.ops.linalg import matmul, mh
+from mindtorch.ops.linalg_decomp import (
+    NO_INVERSE,
+    SINGULAR,
+    lu_unpack,
+    raise_info,
+    svdvals,
+)
+from mindtorch.ops.linalg_norm import linalg_norm
+from mindtorch.ops.table import SPACES, composite, op, vjp
+
+
+# ------------------------------------------------------------------------------------------ solve
+def _is_vector(A: Tensor, B: Tensor) -> bool:  # noqa: N803
+    """Whether ``B`` is a batch of right-hand sides without a column dimension."""
+    return B.a.ndim == 1 or (A.a.ndim - 1 == B.a.ndim and B.shape == A.shape[:-1])
+
+
+def _solve_grad(g: Any, needs: Any, out: Any, A: Tensor, B: Tensor, left: bool) -> tuple[Any, Any]:  # noqa: N803
+    gx, x = g[0], out[0]
+    gb = _solve(mh(A), gx, left)[0]
+    ga = None
+    if needs[0]:
+        ga = -matmul(gb, mh(x)) if left else -matmul(mh(x), gb)
+        ga = sum_to(ga, A.a.shape)
+    return ga, sum_to(gb, B.a.shape) if needs[1] else None
+
+
+_solve = op(
+    "_linalg_solve_ex(T A, T B, bool left)",
+    ns="_C",
+    nondiff=(1,),
+    grad=vjp(("A", "B"), lambda g, needs, out, A, B, left: _solve_grad(g, needs, out, A, B, left)),
+)(K.solve)
+
+
+def _solve_any(A: Tensor, B: Tensor, left: bool) -> tuple[Tensor, Tensor]:  # noqa: N803
+    vector = _is_vector(A, B)
+    check(left or not vector, RuntimeError, "linalg.solve: Vector broadcasting of the left hand side is not supported for left=False.")
+    x, info = _solve(A, B.unsqueeze(-1) if vector else B, left)
+    return (x.squeeze(-1) if vector else x), info
+
+
+@composite(
+    "solve_ex(T A, T B, *, bool left=True, bool check_errors=False)", ns="linalg", out=True, structseq="result info"
+)
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:  # noqa: N803
+    """Solution of ``A X = B`` (``X A = B``), and info."""
+    x, info = _solve_any(A, B, left)
+    if check_errors:
+        raise_info("torch.linalg.solve_ex", info.a, SINGULAR)
+    return solve_ex.row.structseq(x, info)
+
+
+@composite("solve(T A, T B, *, bool left=True)", ns="linalg", out=True)
+def linalg_solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:  # noqa: N803
+    """Solution of ``A X = B`` (``X A = B``). LinAlgError when A is singular."""
+    x, info = _solve_any(A, B, left)
+    raise_info("torch.linalg.solve", info.a, SINGULAR)
+    return x
+
+
+def _triangular_grad(
+    g: Tensor, needs: Any, out: Tensor, A: Tensor, B: Tensor, upper: bool, left: bool, unit: bool  # noqa: N803
+) -> tuple[Any, Any]:
+    gb = _triangular(mh(A), g, not upper, left, unit)
+    ga = None
+    if needs[0]:
+        ga = -matmul(gb, mh(out)) if left else -matmul(mh(out), gb)
+        off = int(unit)
+        ga = sum_to(ga.triu(off) if upper else ga.tril(-off), A.a.shape)
+    return ga, sum_to(gb, B.a.shape) if needs[1] else None
+
+
+_triangular = op(
+    "linalg_solve_triangular(T A, T B, bool upper, bool left, bool unit)",
+    ns="_C",
+    grad=vjp(
+        ("A", "B"),
+        lambda g, needs, out, A, B, upper, left, unit: _triangular_grad(g, needs, out, A, B, upper, left, unit),
+    ),
+)(K.solve_triangular)
+
+
+@composite(
+    "solve_triangular(T input, T B, *, bool upper, bool left=True, bool unitriangular=False)", ns="linalg", out=True
+)
+def solve_triangular(
+    input: Tensor,
+    B: Tensor,  # noqa: N803
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+) -> Tensor:
+    """Solution of ``A X = B`` (``X A = B``) for triangular A; the other triangle is not read."""
+    return _triangular(input, B, bool(upper), left, unitriangular)
+
+
+@composite(
+    "triangular_solve(T b, T A, bool upper=True, bool transpose=False, bool unitriangular=False)",
+    out=True,
+    structseq="solution cloned_coefficient",
+)
+def triangular_solve(
+    b: Tensor,
+    A: Tensor,  # noqa: N803
+    upper: bool = True,
+    transpose: bool = False,
+    unitriangular: bool = False,
+) -> Any:
+    """(solution of ``A X = b`` or of ``A^T X = b``, copy of A)."""
+    m = A.transpose(-2, -1) if transpose else A
+    x = _triangular(m, b, upper != transpose, True, unitriangular)
+    batch = x.shape[:-2]
+    return triangular_solve.row.structseq(x, A.expand((*batch, *A.shape[-2:])).clone())
+
+
+@composite("cholesky_solve(T B, T L, bool upper=False)", out=True)
+def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803
+    """Solution of ``A X = B`` from the Cholesky factor of A."""
+    low = mh(L) if upper else L
+    return _triangular(mh(low), _triangular(low, B, False, True, False), True, True, False)
+
+
+@composite("cholesky_inverse(T L, bool upper=False)", out=True)
+def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803
+    """Inverse of A from its Cholesky factor."""
+    eye = wrap(np.eye(L.shape[-1], dtype=L.a.dtype)).expand(L.shape)
+    return cholesky_solve(eye, L, upper)
+
+
+@composite("lu_solve(T LU, T pivots, T B, *, bool left=True, bool adjoint=False)", ns="linalg", out=True)
+def linalg_lu_solve(
+    LU: Tensor,  # noqa: N803
+    pivots: Tensor,
+    B: Tensor,  # noqa: N803
+    *,
+    left: bool = True,
+    adjoint: bool = False,
+) -> Tensor:
+    """Solution of ``A X = B`` (``X A = B``, or with A^H) from packed LU and pivots."""
+    if not left:
+        return mh(linalg_lu_solve(LU, pivots, mh(B), left=True, adjoint=not adjoint))
+    p, _, _ = lu_unpack(LU, pivots, unpack_data=False)
+    if adjoint:
+        y = _triangular(mh(LU), B, False, True, False)
+        return matmul(p, _triangular(mh(LU), y, True, True, True))
+    y = _triangular(LU, matmul(p.transpose(-2, -1), B), False, True, True)
+    return _triangular(LU, y, True, True, False)
+
+
+@composite("lu_solve(T b, T LU_data, T LU_pivots)", out=True)
+def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:  # noqa: N803
+    """Solution of ``A X = b`` from packed LU and pivots."""
+    return linalg_lu_solve(LU_data, LU_pivots, b)
+
+
+# ------------------------------------------------------------------------------------------ inverse
+_inv = op(
+    "linalg_inv_ex(T A)",
+    ns="_C",
+    nondiff=(1,),
+    grad={"A": lambda g, out: -matmul(mh(out[0]), matmul(g[0], mh(out[0])))},
+)(K.inv)
+
+
+@composite("inv_ex(T A, *, bool check_errors=False)", ns="linalg", out=True, structseq="inverse info")
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:  # noqa: N803
+    """Inverse, and per matrix 0 or the place of the zero pivot."""
+    x, info = _inv(A)
+    if check_errors:
+        raise_info("linalg.inv_ex", info.a, NO_INVERSE)
+    return inv_ex.row.structseq(x, info)
+
+
+@composite("inv(T A)", ns="linalg", out=True)
+def inv(A: Tensor) -> Tensor:  # noqa: N803
+    """Inverse. LinAlgError when singular."""
+    x, info = _inv(A)
+    raise_info("linalg.inv", info.a, NO_INVERSE)
+    return x
+
+
+@composite("inverse(T input)", out=True)
+def inverse(input: Tensor) -> Tensor:
+    """Alias of ``linalg.inv``."""
+    return inv(input)
+
+
+# ------------------------------------------------------------------------------------------ determinants
+_cofactor = op("_linalg_cofactor(T A)", ns="_C")(K.cofactor)
+
+
+def _det_grad(g: Tensor, A: Tensor, out: Tensor) -> Tensor:  # noqa: N803
+    g = g.unsqueeze(-1).unsqueeze(-1)
+    if K.singular_any(A.a):
+        return g * _cofactor(A)
+    d = (out.conj() if out.dtype.is_complex else out).unsqueeze(-1).unsqueeze(-1)
+    return (g * d) * mh(_inv(A)[0])
+
+
+_det = op("linalg_det(T A)", ns="_C", grad={"A": lambda g, A, out: _det_grad(g, A, out)})(K.det)
+
+
+@composite("det(T A)", ns="linalg", out=True)
+def det(A: Tensor) -> Tensor:  # noqa: N803
+    """Determinant."""
+    return _det(A)
+
+
+@composite("det(T input)")
+def torch_det(input: Tensor) -> Tensor:
+    """Determinant."""
+    return _det(input)
+
+
+def _slogdet_grad(g: Any, A: Tensor, out: Any) -> Tensor:  # noqa: N803
+    gs, gl = g
+    scale = gl
+    if A.dtype.is_complex and gs is not None:
+        phase = (gs.conj() * out[0]).imag
+        turn = SPACES["torch"]["complex"](phase.new_zeros(phase.shape), -phase)
+        scale = turn if gl is None else gl - turn.conj()
+    if scale is None:
+        return A.new_zeros(A.shape)
+    return scale.unsqueeze(-1).unsqueeze(-1) * mh(_inv(A)[0])
+
+
+_slogdet = op("linalg_slogdet(T A)", ns="_C", grad={"A": lambda g, A, out: _slogdet_grad(g, A, out)})(K.slogdet)
+
+
+@composite("slogdet(T A)", ns="linalg", out=True, structseq="sign logabsdet")
+def slogdet(A: Tensor) -> Any:  # noqa: N803
+    """Sign and log of the magnitude of the determinant."""
+    return slogdet.row.structseq(*_slogdet(A))
+
+
+@composite("slogdet(T input)", structseq="sign logabsdet")
+def torch_slogdet(input: Tensor) -> Any:
+    """Sign and log of the magnitude of the determinant."""
+    return torch_slogdet.row.structseq(*_slogdet(input))
+
+
+@composite("logdet(T input)")
+def logdet(input: Tensor) -> Tensor:
+    """Log of the determinant; nan when it is negative."""
+    sign, value = _slogdet(input)
+    if input.dtype.is_complex:
+        return sign.log() + value
+    return value.masked_fill(sign == -1, math.nan)
+
+
+# ------------------------------------------------------------------------------------------ pseudo-inverse, rank
+def _tolerance(A: Tensor, s: Tensor, atol: Any, rtol: Any) -> Tensor:  # noqa: N803
+    """Threshold under which a singular value counts as 0, per matrix (last dimension kept)."""
+    top = s.detach().amax(-1, keepdim=True) if s.shape[-1] else s.new_zeros((*s.shape[:-1], 1))
+    if rtol is None:
+        given = atol is not None and (not isinstance(atol, Tensor) and atol > 0)
+        eps = float(np.finfo(s.a.dtype).eps) * max(A.shape[-2:])
+        if isinstance(atol, Tensor):
+            rtol = (atol > 0).logical_not().to(s.dtype).unsqueeze(-1) * eps
+        else:
+            rtol = 0.0 if given else eps
+    elif isinstance(rtol, Tensor):
+        rtol = rtol.unsqueeze(-1)
+    limit = top * rtol
+    if atol is None:
+        return limit
+    if isinstance(atol, Tensor):
+        return limit.maximum(atol.unsqueeze(-1).to(limit.dtype).expand(_common(limit.shape, atol.unsqueeze(-1).shape)))
+    return limit.clamp(min=float(atol))
+
+
+def _common(*shapes: Any) -> tuple[int, ...]:
+    return tuple(np.broadcast_shapes(*[tuple(s) for s in shapes]))
+
+
+def _pinv_kernel(a: np.ndarray, limit: np.ndarray, hermitian: bool) -> np.ndarray:
+    if not a.size:
+        return np.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
+    if hermitian:
+        w, v = np.linalg.eigh(a)
+        keep = np.abs(w) > limit
+        inv_w = np.where(keep, 1 / np.where(keep, w, 1), 0).astype(w.dtype)
+        return (v * inv_w[..., None, :]) @ np.conj(v.swapaxes(-1, -2))
+    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    keep = s > limit
+    inv_s = np.where(keep, 1 / np.where(keep, s, 1), 0).astype(s.dtype)
+    return (np.conj(vh.swapaxes(-1, -2)) * inv_s[..., None, :]) @ np.conj(u.swapaxes(-1, -2))
+
+
+def _pinv_grad(g: Tensor, out: Tensor, A: Tensor) -> Tensor:  # noqa: N803
+    """Adjoint of dP = -P dA P + P P^H dA^H (1 - A P) + (1 - P A) dA^H P^H P."""
+    ph, gh = mh(out), mh(g)
+    first = matmul(matmul(gh, out), ph)
+    last = matmul(matmul(ph, out), gh)
+    second = first - matmul(A, matmul(out, first))
+    third = last - matmul(matmul(last, out), A)
+    return second + third - matmul(matmul(ph, g), ph)
+
+
+_pinv = op("_linalg_pinv(T A, T limit, bool hermitian)", ns="_C", grad={"A": lambda g, out, A: _pinv_grad(g, out, A)})(
+    _pinv_kernel
+)
+
+
+@composite(
+    "pinv(T A, any rcond=None, any hermitian=None, *, any atol=None, any rtol=None)", ns="linalg", out=True
+)
+def pinv(A: Tensor, rcond: Any = None, hermitian: Any = None, *, atol: Any = None, rtol: Any = None) -> Tensor:  # noqa: N803
+    """Moore-Penrose inverse; singular values under max(atol, rtol * largest) count as 0."""
+    K.matrices("linalg.pinv", A.a)
+    s = _spectrum(A.detach(), bool(hermitian))
+    limit = _tolerance(A, s, atol, rcond if rtol is None else rtol)
+    return _pinv(A, limit.detach(), bool(hermitian))
+
+
+def _spectrum(A: Tensor, hermitian: bool) -> Tensor:  # noqa: N803
+    """Singular values, or magnitudes of eigenvalues."""
+    from mindtorch.ops.linalg_decomp import eigvalsh
+
+    return eigvalsh(A).abs() if hermitian else svdvals(A)
+
+
+@composite("pinverse(T input, any rcond=1e-15)")
+def pinverse(input: Tensor, rcond: Any = 1e-15) -> Tensor:
+    """Moore-Penrose inverse."""
+    return pinv(input, rcond, False)
+
+
+@composite(
+    "matrix_rank(T A, any tol=None, any hermitian=False, *, any atol=None, any rtol=None)", ns="linalg", out=True
+)
+def matrix_rank(A: Tensor, tol: Any = None, hermitian: Any = False, *, atol: Any = None, rtol: Any = None) -> Tensor:  # noqa: N803
+    """Number of singular values above the tolerance."""
+    K.matrices("linalg.matrix_rank", A.a)
+    s = _spectrum(A.detach(), bool(hermitian))
+    if tol is not None:
+        atol, rtol = tol, 0.0
+    return (s > _tolerance(A, s, atol, rtol)).sum(-1)
+
+
+@composite("cond(T A, any p=None)", ns="linalg", out=True)
+def cond(A: Tensor, p: Any = None) -> Tensor:  # noqa: N803
+    """Condition number in the norm ``p`` (2 when None)."""
+    K.matrices("linalg.cond", A.a)
+    if p in (None, 2, -2):
+        s = svdvals(A)
+        hi, lo = s.amax(-1), s.amin(-1)
+        return lo / hi if p == -2 else hi / lo
+    K.square("linalg.cond", A.a)
+    x, info = _inv(A)
+    p = float(p) if not isinstance(p, str) else p
+    r = linalg_norm(A, p, (-2, -1)) * linalg_norm(x, p, (-2, -1))
+    return r.masked_fill(wrap(info.a != 0), math.inf) if info.a.any() else r
+
+
+# ------------------------------------------------------------------------------------------ least squares
+@composite(
+    "lstsq(T A, T B, any rcond=None, *, any driver=None)",
+    ns="linalg",
+    out=True,
+    structseq="solution residuals rank singular_values",
+)
+def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Any:  # noqa: N803
+    """Least-squares solution of ``A X = B``, squared residuals, rank, singular values (as the driver computes them)."""
+    driver = "gelsy" if driver is None else driver
+    check(
+        driver in ("gels", "gelsy", "gelsd", "gelss"),
+        RuntimeError,
+        f"torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss), got {driver!r}",
+    )
+    K.matrices("torch.linalg.lstsq", A.a)
+    vector = _is_vector(A, B)
+    b = B.unsqueeze(-1) if vector else B
+    m, n = A.shape[-2:]
+    batch = _common(A.shape[:-2], b.shape[:-2])
+    cut = float(np.finfo(A.a.dtype).eps) * max(m, n) if rcond is None else float(rcond)
+    full_a, full_b = A.expand((*batch, m, n)), b.expand((*batch, *b.shape[-2:]))
+    solution, rank, s = _lstsq(full_a.detach(), full_b.detach(), cut, driver)
+    if A.n is not None or B.n is not None:
+        solution = matmul(pinv(A), b)
+    residuals = solution.new_empty((0,))
+    if m > n and driver != "gelsy" and bool((rank.a == n).all()):
+        r = matmul(full_a, solution) - full_b
+        residuals = ((r * r.conj()).real if r.dtype.is_complex else r * r).sum(-2)
+    empty = rank.new_empty((0,))
+    return lstsq.row.structseq(
+        solution.squeeze(-1) if vector else solution,
+        residuals,
+        rank if driver != "gels" else empty,
+        s if driver in ("gelsd", "gelss") else s.new_empty((0,)),
+    )
+
+
+_lstsq = op("_linalg_lstsq(T A, T B, float rcond, str driver)", ns="_C", grad={})(K.lstsq)
+
+
+# ------------------------------------------------------------------------------------------ functions of matrices
+def _matrix_exp_grad(g: Tensor, A: Tensor) -> Tensor:  # noqa: N803
+    """Upper right block of the exponential of [[A^H, G], [0, A^H]]."""
+    n = A.shape[-1]
+    ah = mh(A)
+    cat = SPACES["torch"]["cat"]
+    top = cat([ah, g], -1)
+    low = cat([ah.new_zeros(ah.shape), ah], -1)
+    return _matrix_exp(cat([top, low], -2)).narrow(-2, 0, n).narrow(-1, n, n)
+
+
+_matrix_exp = op("linalg_matrix_exp(T A)", ns="_C", grad={"A": lambda g, A: _matrix_exp_grad(g, A)})(K.matrix_exp)
+
+
+@composite("matrix_exp(T A)", ns="torch Tensor linalg")
+def matrix_exp(A: Tensor) -> Tensor:  # noqa: N803
+    """Exponential of square matrices."""
+    return _matrix_exp(A)
+
+
+@composite("matrix_power(T A, int n)", ns="torch Tensor linalg", out=True)
+def matrix_power(A: Tensor, n: int) -> Tensor:  # noqa: N803
+    """Integer power of square matrices; negative powers go through the inverse."""
+    check(A.a.ndim >= 2, RuntimeError, "linalg.matrix_power: The input tensor A must have at least 2 dimensions.")
+    check(
+        A.shape[-1] == A.shape[-2],
+        RuntimeError,
+        f"linalg.matrix_power: A must be batches of square matrices, but they are {A.shape[-2]} by {A.shape[-1]} matrices",
+    )
+    n = to_int(n)
+    if n == 0:
+        return wrap(np.broadcast_to(np.eye(A.shape[-1], dtype=A.a.dtype), A.a.shape).copy())
+    base = inv(A) if n < 0 else A
+    n = abs(n)
+    r: Tensor | None = None
+    while n:
+        if n & 1:
+            r = base if r is None else matmul(r, base)
+        n >>= 1
+        if n:
+            base = matmul(base, base)
+    return r.clone() if r is A else r  # type: ignore[return-value, union-attr]
+
+
+@composite("tensorinv(T A, int ind=2)", ns="linalg", out=True)
+def tensorinv(A: Tensor, ind: int = 2) -> Tensor:  # noqa: N803
+    """Inverse of the linear map that ``A`` is from its last dimensions to its first ``ind``."""
+    check(ind > 0, RuntimeError, f"Expected a strictly positive integer for 'ind', got {ind}")
+    first, last = tuple(A.shape[:ind]), tuple(A.shape[ind:])
+    n, m = math.prod(first), math.prod(last)
+    check(
+        n == m,
+        RuntimeError,
+        f"Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got {m} != {n}",
+    )
+    return inv(A.reshape((n, m))).reshape((*last, *first))
+
+
+@composite("tensorsolve(T A, T B, any dims=None)", ns="linalg", out=True)
+def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:  # noqa: N803
+    """X with ``tensordot(A, X, X.ndim) = B``."""
+    if dims is not None:
+        moved = to_ints(dims)
+        A = A.movedim(moved, tuple(range(A.a.ndim - len(moved), A.a.ndim)))  # noqa: N806
+    shape = tuple(A.shape[B.a.ndim :])
+    n = math.prod(shape)
+    check(
+        n == B.a.size,
+        RuntimeError,
+        f"Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), but got "
+        f"{n} != {B.a.size}",
+    )
+    return linalg_solve(A.reshape((n, n)), B.reshape(-1)).reshape(shape)
+
+
+@composite("vander(T x, *, any N=None)", ns="linalg")
+def linalg_vander(x: Tensor, *, N: Any = None) -> Tensor:  # noqa: N803
+    """Powers 0, 1, ... of the elements, along a new last dimension."""
+    from mindtorch.ops.scan import cumprod
+
+    check(x.a.ndim > 0, RuntimeError, "linalg.vander: x must have at least 1 dimension")
+    n = x.shape[-1] if N is None else to_int(N)
+    check(n > 1, RuntimeError, f"N must be greater than 1, but got {n}")
+    body = cumprod(x.unsqueeze(-1).expand((*x.shape, n - 1)), -1)
+    one = body.new_ones((*x.shape, 1))
+    return SPACES["torch"]["cat"]([one, body], -1)
+
+
+@composite("vander(T x, any N=None, bool increasing=False)", ns="torch")
+def vander(x: Tensor, N: Any = None, increasing: bool = False) -> Tensor:  # noqa: N803
+    """Vandermonde matrix of a vector, powers decreasing unless ``increasing``."""
+    check(x.a.ndim == 1, RuntimeError, "vander() expects a one-dimensional tensor.")
+    n = x.shape[0] if N is None else to_int(N)
+    check(n >= 0, RuntimeError, f"N must be non-negative, got {n}")
+    wide = x.to(D.int64) if x.dtype.category < D.FLOAT else x
+    columns = [wide.new_ones(wide.shape)] if n else []
+    while len(columns) < n:
+        columns.append(columns[-1] * wide)
+    if not columns:
+        return wide.new_empty((wide.shape[0], 0))
+    return SPACES["torch"]["stack"](columns if increasing else columns[::-1], -1)
+
+
+@composite("diagonal(T A, *, int offset=0, int dim1=-2, int dim2=-1)", ns="linalg")
+def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:  # noqa: N803
+    """View of the diagonals of matrices."""
+    return A.diagonal(offset, dim1, dim2)
+
+
+# ------------------------------------------------------------------------------------------ low rank
+def _basis(A: Tensor, q: int, niter: int, M: Any) -> Tensor:  # noqa: N803
+    """Orthonormal columns that nearly span the range of ``A - M``, by randomised subspace iteration."""
+    from mindtorch.ops.linalg_decomp import linalg_qr
+
+    def apply(x: Tensor) -> Tensor:
+        return matmul(A, x) if M is None else matmul(A, x) - matmul(M, x)
+
+    def back(x: Tensor) -> Tensor:
+        return matmul(mh(A), x) if M is None else matmul(mh(A), x) - matmul(mh(M), x)
+
+    r = SPACES["torch"]["randn"](A.shape[-1], q, dtype=A.dtype)
+    basis = linalg_qr(apply(r))[0]
+    for _ in range(niter):
+        basis = linalg_qr(back(basis))[0]
+        basis = linalg_qr(apply(basis))[0]
+    return basis
+
+
+@composite("svd_lowrank(T A, any q=6, any niter=2, any M=None)", ns="torch")
+def svd_lowrank(A: Tensor, q: Any = 6, niter: Any = 2, M: Any = None) -> Any:  # noqa: N803
+    """(U, S, V) of a rank-``q`` approximation of ``A - M``."""
+    from mindtorch.ops.linalg_decomp import linalg_svd
+
+    q = 6 if q is None else q
+    m, n = A.shape[-2:]
+    if M is not None:
+        M = M.expand(A.shape)  # noqa: N806
+    if m < n:
+        A, M = mh(A), None if M is None else mh(M)  # noqa: N806
+    basis = _basis(A, q, niter, M)
+    b = matmul(mh(basis), A)
+    if M is not None:
+        b = b - matmul(mh(basis), M)
+    u, s, vh = linalg_svd(b, False)
+    u, v = matmul(basis, u), mh(vh)
+    return (v, s, u) if m < n else (u, s, v)
+
+
+@composite("pca_lowrank(T A, any q=None, any center=True, any niter=2)", ns="torch")
+def pca_lowrank(A: Tensor, q: Any = None, center: Any = True, niter: Any = 2) -> Any:  # noqa: N803
+    """(U, S, V) of a rank-``q`` approximation of ``A`` (of the centred ``A`` when ``center``)."""
+    m, n = A.shape[-2:]
+    q = min(6, m, n) if q is None else q
+    check(
+        0 <= q <= min(m, n),
+        ValueError,
+        f"q(={q}) must be non-negative integer and not greater than min(m, n)={min(m, n)}",
+    )
+    check(niter >= 0, ValueError, f"niter(={niter}) must be non-negative integer")
+    if center:
+        A = A - A.mean((-2,), keepdim=True)  # noqa: N806
+    return svd_lowrank(A, q, niter, None)
