@@ -69,7 +69,7 @@ logical_xor = _logic("logical_xor", np.logical_xor)
 
 # ------------------------------------------------------------------------------------------ selection
 where_ = op(
-    "_where(T condition, TN input, TN other)",
+    "_where(TN input, TN other, T condition)",
     promote="same",
     promote_params=("input", "other"),
     half="native",
@@ -79,7 +79,7 @@ where_ = op(
         input=lambda g, condition: g.masked_fill(condition.logical_not(), 0),
         other=lambda g, condition: g.masked_fill(condition, 0),
     ),
-)(K.where)
+)(lambda a, b, c: K.where(c, a, b))
 
 
 def _zero_dim(number: Any, like: Any) -> Any:
@@ -104,7 +104,7 @@ def _select(condition: Tensor, input: Any, other: Any) -> Tensor:
         other = _zero_dim(other, input)
     elif input.__class__ is float:
         input = _zero_dim(input, other)
-    return where_(condition, input, other)
+    return where_(input, other, condition)
 
 
 @composite("where(T condition, TN? input=None, TN? other=None)", ns="torch", out=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -11,6 +12,8 @@ from mindtorch.core.errors import check, wrap_dim
 from mindtorch.core.signature import to_int, to_ints
 from mindtorch.core.tensor import Tensor, wrap
 from mindtorch.ops.table import alias, composite, op, put
+from mindtorch.ops.view_ops import _view
+from mindtorch.ops.view_ops import reshape as _reshape
 
 
 # ------------------------------------------------------------------------------------------ joining
@@ -287,14 +290,24 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
 
 
 # ------------------------------------------------------------------------------------------ triangles and diagonals
+def _make_mask(rows: int, columns: int, diagonal: int, lower: bool) -> np.ndarray:
+    below = np.tri(rows, columns, diagonal if lower else diagonal - 1, np.bool_)
+    return below if lower else ~below
+
+
+_small_mask = functools.lru_cache(maxsize=64)(_make_mask)
+
+
+def _triangle_mask(rows: int, columns: int, diagonal: int, lower: bool) -> np.ndarray:
+    """Where a matrix has its lower or upper triangle; small ones are remembered."""
+    return (_small_mask if rows * columns <= 65_536 else _make_mask)(rows, columns, diagonal, lower)
+
+
 def _triangle(name: str, lower: bool) -> Any:
     def kernel(a: np.ndarray, diagonal: int) -> np.ndarray:
         check(a.ndim >= 2, RuntimeError, f"{name}: input tensor must have at least 2 dimensions")
-        rows, columns = a.shape[-2:]
-        below = np.tri(rows, columns, diagonal if lower else diagonal - 1, np.bool_)
-        r = np.zeros(a.shape, a.dtype)
-        np.copyto(r, a, where=below if lower else ~below)
-        return r
+        keep = _triangle_mask(*a.shape[-2:], diagonal, lower)
+        return np.where(keep, a, np.zeros((), a.dtype))
 
     def grad(g: Tensor, diagonal: int) -> Tensor:
         return g.tril(diagonal) if lower else g.triu(diagonal)
@@ -387,7 +400,9 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     if s == e:
         return input
     check(s < e, RuntimeError, "flatten() has invalid args: start_dim cannot come after end_dim")
-    return input.reshape((*shape[:s], math.prod(shape[s : e + 1]), *shape[e + 1 :]))
+    return (_view if input.a.flags.c_contiguous else _reshape)(
+        input, (*shape[:s], math.prod(shape[s : e + 1]), *shape[e + 1 :])
+    )
 
 
 @composite("unflatten(T input, dim dim, any sizes)")

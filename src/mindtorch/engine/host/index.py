@@ -6,6 +6,8 @@ are compiled once they have seen enough work; until then the same result comes f
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from mindtorch.engine.host.quiet import quiet
 LARGE = 4096
 """Elements from which compiled kernels are tried."""
 I8 = np.dtype(np.int64)
+U8 = np.dtype(np.uint64)
 
 
 # ------------------------------------------------------------------------------------------ checks
@@ -34,10 +37,15 @@ def bounds(i: np.ndarray, size: int, dim: int, exc: type[Exception], negative: b
     """``exc`` naming the first index outside ``[0, size)`` (``[-size, size)`` when ``negative``)."""
     if not i.size:
         return
-    flat = i.reshape(-1)
-    low, high = flat[flat.argmin()], flat[flat.argmax()]
+    flat = i.ravel()
+    if i.dtype is I8 and not negative:  # as unsigned numbers, negative ones are the largest
+        bad = flat.item(flat.view(U8).argmax())
+        if 0 <= bad < size:
+            return
+        raise exc(f"{head}index {bad} is out of bounds for dimension {dim} with size {size}")
+    low, high = flat.item(flat.argmin()), flat.item(flat.argmax())
     if high >= size or low < (-size if negative else 0):
-        bad = int(high) if high >= size else int(low)
+        bad = high if high >= size else low
         raise exc(f"{head}index {bad} is out of bounds for dimension {dim} with size {size}")
 
 
@@ -45,32 +53,26 @@ def _at_least_1d(a: np.ndarray) -> np.ndarray:
     return a.reshape(1) if a.ndim == 0 else a
 
 
-def _same_rank(i: np.ndarray, a: np.ndarray) -> None:
-    check(
-        i.ndim == a.ndim,
-        RuntimeError,
-        f"Index tensor must have the same number of dimensions as input tensor, got {i.ndim} and {a.ndim}",
-    )
+Shape = tuple[int, ...]
 
 
-def _inside(i: np.ndarray, a: np.ndarray, dim: int, src: np.ndarray | None) -> None:
+def _inside(i: Shape, a: Shape, dim: int, src: Shape | None) -> None:
     """Index sizes must not exceed those of ``a`` outside ``dim``, nor those of ``src`` anywhere."""
-    ok = all(n <= m for d, (n, m) in enumerate(zip(i.shape, a.shape)) if d != dim)
+    ok = all(n <= m for d, (n, m) in enumerate(zip(i, a)) if d != dim)
     if src is None:
-        where = next((d for d, (n, m) in enumerate(zip(i.shape, a.shape)) if d != dim and n > m), 0)
+        where = next((d for d, (n, m) in enumerate(zip(i, a)) if d != dim and n > m), 0)
         check(
             ok,
             RuntimeError,
-            f"Size does not match at dimension {where} expected index {list(i.shape)} to be no larger than self "
-            f"{list(a.shape)} apart from dimension {dim}",
+            f"Size does not match at dimension {where} expected index {list(i)} to be no larger than self {list(a)} apart "
+            f"from dimension {dim}",
         )
         return
-    ok = ok and i.ndim == src.ndim and all(n <= m for n, m in zip(i.shape, src.shape))
     check(
-        ok,
+        ok and len(i) == len(src) and all(n <= m for n, m in zip(i, src)),
         RuntimeError,
-        f"Expected index {list(i.shape)} to be no larger than self {list(a.shape)} apart from dimension {dim} and to be "
-        f"no larger size than src {list(src.shape)}",
+        f"Expected index {list(i)} to be no larger than self {list(a)} apart from dimension {dim} and to be no larger size "
+        f"than src {list(src)}",
     )
 
 
@@ -85,28 +87,50 @@ def _blocks(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
     return outer, shape[dim], inner
 
 
-def _flat_positions(shape: tuple[int, ...], dim: int, i: np.ndarray) -> np.ndarray:
-    """Positions in a C-contiguous array of ``shape`` that ``i`` selects along ``dim``."""
+def _offsets(shape: Shape, dim: int, index_shape: Shape) -> tuple[int, np.ndarray | None]:
+    """Stride of ``dim`` in a C-contiguous array of ``shape``, and what the other coordinates add (None: nothing)."""
     stride = 1
     strides = [0] * len(shape)
     for d in range(len(shape) - 1, -1, -1):
         strides[d] = stride
         stride *= shape[d]
-    pos = i * strides[dim] if strides[dim] != 1 else i
-    for d, n in enumerate(i.shape):
+    total: np.ndarray | None = None
+    for d, n in enumerate(index_shape):
         if d != dim and n > 1:
-            pos = pos + (np.arange(n) * strides[d]).reshape((n,) + (1,) * (i.ndim - 1 - d))
-    return pos
+            part = (np.arange(n) * strides[d]).reshape((n,) + (1,) * (len(index_shape) - 1 - d))
+            total = part if total is None else total + part
+    return strides[dim], total
+
+
+@functools.lru_cache(maxsize=256)
+def _plan(shape: Shape, dim: int, index_shape: Shape, src: Shape | None) -> tuple[int, int, np.ndarray | None, bool]:
+    """(dim, stride, offsets, whether the compiled loops apply) for checked shapes; offsets only of small indices."""
+    check(
+        len(index_shape) == len(shape),
+        RuntimeError,
+        f"Index tensor must have the same number of dimensions as input tensor, got {len(index_shape)} and {len(shape)}",
+    )
+    dim = wrap_dim(dim, len(shape))
+    _inside(index_shape, shape, dim, src)
+    size = math.prod(index_shape)
+    aligned = all(n == m for d, (n, m) in enumerate(zip(index_shape, shape)) if d != dim)
+    stride, offsets = _offsets(shape, dim, index_shape) if size < LARGE else (0, None)
+    return dim, stride, offsets, size >= LARGE and aligned
+
+
+def _flat_positions(shape: Shape, dim: int, i: np.ndarray) -> np.ndarray:
+    """Positions in a C-contiguous array of ``shape`` that ``i`` selects along ``dim``."""
+    return _positions(i, *_offsets(shape, dim, i.shape))
+
+
+def _positions(i: np.ndarray, stride: int, offsets: np.ndarray | None) -> np.ndarray:
+    pos = i * stride if stride != 1 else i
+    return pos if offsets is None else pos + offsets
 
 
 def _crop(a: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """The leading corner of ``a`` with ``shape``."""
     return a if a.shape == shape else a[tuple(slice(n) for n in shape)]
-
-
-def _aligned(i: np.ndarray, a: np.ndarray, dim: int) -> bool:
-    """Whether ``i`` differs from ``a`` at most along ``dim``: the layout the compiled loops take."""
-    return i.size >= LARGE and all(n == m for d, (n, m) in enumerate(zip(i.shape, a.shape)) if d != dim)
 
 
 # ------------------------------------------------------------------------------------------ reading
@@ -130,9 +154,9 @@ def index_select(a: np.ndarray, dim: int, i: np.ndarray) -> np.ndarray:
         bounds(i, 1, 0, IndexError)
         return a.copy()
     if i.size:
-        low = i[i.argmin()]
-        if low < 0 or i[i.argmax()] >= a.shape[dim]:
-            bad = int(low if low < 0 else i.max())
+        flat = i if i.dtype is I8 else i.astype(I8)
+        bad = flat.item(np.ascontiguousarray(flat).view(U8).argmax())
+        if not 0 <= bad < a.shape[dim]:
             raise IndexError(
                 f"index out of range in self: index {bad} for dimension {dim} with size {a.shape[dim]} in index_select()"
             )
@@ -153,22 +177,22 @@ def _gather_blocks(a, i, out):  # type: ignore[no-untyped-def]
 
 def gather(a: np.ndarray, dim: int, i: np.ndarray) -> np.ndarray:
     """``out[p] = a[p with p[dim] replaced by i[p]]``, shape of ``i``. RuntimeError for an index out of range."""
-    need_index("gather", i)
+    if i.dtype is not I8:
+        need_index("gather", i)
     if i.size == 0:
         return np.empty(i.shape, a.dtype)
     shape = i.shape
-    a, i = _at_least_1d(a), _at_least_1d(i)
-    _same_rank(i, a)
-    dim = wrap_dim(dim, a.ndim)
-    _inside(i, a, dim, None)
+    if a.ndim == 0 or not shape:
+        a, i = _at_least_1d(a), _at_least_1d(i)
+    dim, stride, offsets, large = _plan(a.shape, dim, i.shape, None)
     bounds(i, a.shape[dim], dim, RuntimeError)
-    if _aligned(i, a, dim) and a.dtype.kind in "fiu":
+    if large and a.dtype.kind in "fiu":
         out = np.empty(shape, a.dtype)
         outer, size, inner = _blocks(a.shape, dim)
         a3 = np.ascontiguousarray(a).reshape(outer, size, inner)
         _gather_blocks(a3, np.ascontiguousarray(i).reshape(outer, -1, inner), out.reshape(outer, -1, inner))
         return out
-    pos = _flat_positions(a.shape, dim, i)
+    pos = _positions(i, stride, offsets) if stride else _flat_positions(a.shape, dim, i)
     return a.reshape(-1).take(pos).reshape(shape)
 
 
@@ -220,36 +244,41 @@ def _identity(reduce: str, d: np.dtype) -> Any:
 
 
 def _prepare(a: np.ndarray, dim: int, i: np.ndarray, src: np.ndarray | None, name: str) -> tuple[Any, ...]:
-    """Checked operands of a scatter: dim, index, cropped source, a fresh copy of ``a``, all at least 1-d."""
-    need_index(name, i)
-    out = np.array(a, order="C", copy=True)
+    """Checked operands of a scatter: a fresh copy of ``a``, its at least 1-d view, index, cropped source, plan."""
+    if i.dtype is not I8:
+        need_index(name, i)
+    out = a.copy()
     if i.size == 0:
-        return None, i, src, out
-    flat, i = _at_least_1d(out), _at_least_1d(i)
-    src = None if src is None else _at_least_1d(src)
-    _same_rank(i, flat)
-    dim = wrap_dim(dim, flat.ndim)
+        return out, None, i, src, None
+    view = out
+    if a.ndim == 0 or i.ndim == 0:
+        view, i = _at_least_1d(out), _at_least_1d(i)
+        src = None if src is None else _at_least_1d(src)
+    plan = _plan(view.shape, dim, i.shape, None if src is None else src.shape)
     if src is not None:
         check(src.dtype == a.dtype, RuntimeError, f"{name}(): Expected self.dtype to be equal to src.dtype")
-        _inside(i, flat, dim, src)
         src = _crop(src, i.shape)
-    else:
-        _inside(i, flat, dim, None)
-    bounds(i, flat.shape[dim], dim, RuntimeError)
-    return dim, i, src, out
+    bounds(i, view.shape[plan[0]], plan[0], RuntimeError)
+    return out, view, i, src, plan
+
+
+def _scatter_positions(view: np.ndarray, i: np.ndarray, plan: tuple[Any, ...]) -> np.ndarray:
+    """Flat positions in ``view`` as a 1-d array."""
+    dim, stride, offsets, _ = plan
+    return (_positions(i, stride, offsets) if stride else _flat_positions(view.shape, dim, i)).reshape(-1)
 
 
 def scatter(a: np.ndarray, dim: int, i: np.ndarray, src: np.ndarray | None, value: Any) -> np.ndarray:
     """A copy of ``a`` with ``src`` (or the number ``value``) written where ``i`` points along ``dim``."""
-    d, i, src, out = _prepare(a, dim, i, src, "scatter")
-    if d is None:
+    out, view, i, src, plan = _prepare(a, dim, i, src, "scatter")
+    if view is None:
         return out
-    pos = _flat_positions(_at_least_1d(out).shape, d, i)
+    pos = _scatter_positions(view, i, plan)
     if src is None:
         with quiet():
-            out.reshape(-1)[pos.reshape(-1)] = np.asarray(value).astype(out.dtype)
+            out.reshape(-1)[pos] = np.asarray(value).astype(out.dtype)
     else:
-        out.reshape(-1)[pos.reshape(-1)] = src.reshape(-1)
+        out.reshape(-1)[pos] = src.reshape(-1)
     return out
 
 
@@ -275,20 +304,18 @@ def scatter_reduce(
         RuntimeError,
         f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}",
     )
-    d, i, src, out = _prepare(a, dim, i, src, name)
-    if d is None:
+    out, view, i, src, plan = _prepare(a, dim, i, src, name)
+    if view is None:
         return out
-    view = _at_least_1d(out)
-    if reduce == "sum" and include_self and _aligned(i, view, d) and out.dtype.kind in "fiu" and out.dtype.itemsize > 2:
-        outer, size, inner = _blocks(view.shape, d)
+    if plan[3] and reduce == "sum" and include_self and out.dtype.kind in "fiu" and out.dtype.itemsize > 2:
+        outer, size, inner = _blocks(view.shape, plan[0])
         _scatter_add_blocks(
             out.reshape(outer, size, inner),
             np.ascontiguousarray(i).reshape(outer, -1, inner),
             np.ascontiguousarray(src).reshape(outer, -1, inner),
         )
         return out
-    pos = _flat_positions(view.shape, d, i).reshape(-1)
-    _reduce_at(out.reshape(-1), pos, src.reshape(-1), reduce, include_self)
+    _reduce_at(out.reshape(-1), _scatter_positions(view, i, plan), src.reshape(-1), reduce, include_self)
     return out
 
 

@@ -18,6 +18,8 @@ F4 = np.dtype(np.float32)
 F8 = np.dtype(np.float64)
 LARGE = 16_384
 """Elements from which compiled kernels are tried."""
+ONE = {np.dtype(t): np.ones((), t) for t in (np.float32, np.float64, np.complex64, np.complex128)}
+"""0-d ones: a Python number costs a ufunc twice as much."""
 _NAMES = {
     "bool": "Bool",
     "uint8": "Byte",
@@ -60,13 +62,13 @@ def _flat(*arrays: np.ndarray) -> bool:
 def fma(a: Any, b: Any, c: Any) -> Any:
     """``a * b + c``, rounded once for float32 (through float64, where the product is exact)."""
     if a.dtype == F4:
-        return (a.astype(F8) * b.astype(F8) + c.astype(F8)).astype(F4)
-    return a * b + c
+        t = np.asarray(np.multiply(a.astype(F8), b.astype(F8), extobj=EXTOBJ))
+        return np.asarray(np.add(t, c.astype(F8), extobj=EXTOBJ)).astype(F4)
+    return np.add(np.multiply(a, b, extobj=EXTOBJ), c, extobj=EXTOBJ)
 
 
 def _np_addcmul(a: np.ndarray, b: np.ndarray, c: np.ndarray, value: Any, out: np.ndarray) -> None:
-    with quiet():
-        out[...] = fma(b if value == 1 else b * value, c, a)
+    out[...] = fma(b if value == 1 else b * value, c, a)
 
 
 @fused(_np_addcmul)
@@ -83,8 +85,7 @@ def addcmul(a: np.ndarray, b: np.ndarray, c: np.ndarray, value: Any) -> np.ndarr
         out = np.empty(a.shape, F4)
         _addcmul_flat(a.reshape(-1), b.reshape(-1), c.reshape(-1), v, out.reshape(-1))
         return out
-    with quiet():
-        return fma(b if value == 1 else b * v, c, a)
+    return fma(b if value == 1 else np.multiply(b, np.asarray(v), extobj=EXTOBJ), c, a)
 
 
 def addcdiv(a: np.ndarray, b: np.ndarray, c: np.ndarray, value: Any) -> np.ndarray:
@@ -101,13 +102,12 @@ def addcdiv(a: np.ndarray, b: np.ndarray, c: np.ndarray, value: Any) -> np.ndarr
 def lerp(a: np.ndarray, b: np.ndarray, w: np.ndarray) -> np.ndarray:
     """Linear interpolation; from the nearer end, so that weight 1 gives ``b`` exactly."""
     refuse("lerp_kernel_scalar", a, "biu")
+    d = np.asarray(np.subtract(b, a, extobj=EXTOBJ))
+    if w.ndim == 0:
+        return fma(w, d, a) if abs(w.item()) < 0.5 else fma(np.asarray(w - ONE[w.dtype]), d, b)
     with quiet():
-        d = b - a
-        one = w.dtype.type(1)
-        if w.ndim == 0:
-            return fma(w, d, a) if abs(w) < 0.5 else fma(w - one, d, b)
         near = np.abs(w) < 0.5
-        return np.where(near, fma(w, d, a), fma(w - one, d, b))
+        return np.where(near, fma(w, d, a), fma(w - ONE[w.dtype], d, b))
 
 
 # ------------------------------------------------------------------------------------------ unary
@@ -128,7 +128,7 @@ def sign(a: np.ndarray) -> np.ndarray:
     r = np.sign(a, extobj=EXTOBJ)
     if a.dtype.kind in "fV":
         r = np.asarray(r)
-        np.copyto(r, 0, where=np.isnan(a))
+        np.putmask(r, np.isnan(r), 0)
     return r
 
 
@@ -191,10 +191,11 @@ def sinc(a: np.ndarray) -> np.ndarray:
 
 
 def _np_sigmoid(x: np.ndarray, out: np.ndarray) -> None:
+    one = ONE[x.dtype]
     np.negative(x, out, extobj=EXTOBJ)
     np.exp(out, out, extobj=EXTOBJ)
-    np.add(out, 1, out, extobj=EXTOBJ)
-    np.divide(1, out, out, extobj=EXTOBJ)
+    np.add(out, one, out, extobj=EXTOBJ)
+    np.divide(one, out, out, extobj=EXTOBJ)
 
 
 @fused(_np_sigmoid)
@@ -218,7 +219,7 @@ def sigmoid_backward(g: np.ndarray, y: np.ndarray) -> np.ndarray:
     """``g * (1 - y) * y`` with ``y`` conjugated when complex."""
     if y.dtype.kind == "c":
         return g * ((1 - y) * y).conj()
-    r = np.asarray(np.subtract(y.dtype.type(1), y, extobj=EXTOBJ))
+    r = np.asarray(np.subtract(ONE[y.dtype], y, extobj=EXTOBJ))
     np.multiply(r, g, r, extobj=EXTOBJ)
     return np.multiply(r, y, r, extobj=EXTOBJ)
 
@@ -228,7 +229,7 @@ def tanh_backward(g: np.ndarray, y: np.ndarray) -> np.ndarray:
     if y.dtype.kind == "c":
         return g * (1 - y * y).conj()
     r = np.asarray(np.multiply(y, y, extobj=EXTOBJ))
-    np.subtract(y.dtype.type(1), r, r, extobj=EXTOBJ)
+    np.subtract(ONE[y.dtype], r, r, extobj=EXTOBJ)
     return np.multiply(r, g, r, extobj=EXTOBJ)
 
 
@@ -373,36 +374,36 @@ def _need_parts(a: np.ndarray, b: np.ndarray) -> None:
 
 
 # ------------------------------------------------------------------------------------------ binary
-def _power_scalar(a: np.ndarray, e: complex) -> Any:
-    """The exponents PyTorch computes without ``pow``; None for the others."""
-    one = a.dtype.type(1)
-    if e == 2:
-        return np.multiply(a, a)
-    if e == 3:
-        return a * a * a
-    if e == 0.5:
-        return np.sqrt(a)
-    if e == 1:
-        return a.copy()
-    if e == 0:
-        return np.ones(a.shape, a.dtype)
-    if e == -1:
-        return np.divide(one, a)
-    if e == -2:
-        return np.divide(one, a * a)
-    return np.divide(one, np.sqrt(a)) if e == -0.5 else None
+def _inverse(a: np.ndarray) -> Any:
+    return np.divide(ONE[a.dtype], a, extobj=EXTOBJ)
+
+
+def _times(a: np.ndarray, b: np.ndarray) -> Any:
+    return np.multiply(a, b, extobj=EXTOBJ)
+
+
+_POWERS: dict[Any, Any] = {
+    2: lambda a: _times(a, a),
+    3: lambda a: _times(_times(a, a), a),
+    0.5: lambda a: np.sqrt(a, extobj=EXTOBJ),
+    1: lambda a: a.copy(),
+    0: lambda a: np.ones(a.shape, a.dtype),
+    -1: _inverse,
+    -2: lambda a: np.divide(ONE[a.dtype], _times(a, a), extobj=EXTOBJ),
+    -0.5: lambda a: np.divide(ONE[a.dtype], np.sqrt(a, extobj=EXTOBJ), extobj=EXTOBJ),
+}
+"""The exponents PyTorch computes without ``pow`` (a number, or a 0-dim tensor)."""
 
 
 def power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """``a ** b``. Integer arrays with negative exponents give 0 or +-1; a negative integer scalar is refused."""
     kind = a.dtype.kind
     if kind in "fc":
-        with quiet():
-            if b.ndim == 0:
-                r = _power_scalar(a, b.item())
-                if r is not None:
-                    return r
-            return np.power(a, b)
+        if b.ndim == 0:
+            special = _POWERS.get(b.item())
+            if special is not None:
+                return special(a)
+        return np.power(a, b, extobj=EXTOBJ)
     refuse("pow", a, "b")
     if kind == "i" and (b < 0).any():
         check(b.ndim > 0 or a.ndim == 0, RuntimeError, "Integers to negative integer powers are not allowed.")
@@ -543,9 +544,7 @@ def clamp_backward(g: np.ndarray, x: np.ndarray, lo: np.ndarray | None, hi: np.n
         mask = np.greater_equal(x, lo)
     if hi is not None:
         mask = np.less_equal(x, hi) if mask is True else mask & np.less_equal(x, hi)
-    r = np.zeros(np.broadcast(g, mask).shape, g.dtype)
-    np.copyto(r, g, where=mask)
-    return r
+    return np.where(mask, g, np.zeros((), g.dtype))
 
 
 def _np_where(c: np.ndarray, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
@@ -568,7 +567,7 @@ def where(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
                 _where_flat(c.reshape(-1), a.reshape(-1), b.reshape(-1), out.reshape(-1))
                 return out
             r = b.copy()
-            np.copyto(r, a, where=c)
+            np.putmask(r, c, a)
             return r
         if a.ndim == 0:
             r = b.copy()
