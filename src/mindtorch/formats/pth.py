@@ -149,13 +149,13 @@ def _unpickler(hooks: Hooks, safe: bool, encoding: str, pickle_module: Any, extr
 _TORCHES = ("torch", "torch.cuda", "torch.storage", "mindtorch.torch", "mindtorch.torch.storage")
 
 
-def _load_zip(zf: ZipReader, hooks: Hooks, unpickle: Any, mmap: bool, encoding: str) -> Any:
+def _load_zip(zf: ZipReader, hooks: Hooks, unpickle: Any, mmap: bool, endian: str | None) -> Any:
     if zf.has("constants.pkl"):
         raise RuntimeError(
             "the file is a TorchScript archive, not a checkpoint: mindtorch cannot run TorchScript. "
             "Save model.state_dict() with torch.save in PyTorch and load that instead."
         )
-    swap = False
+    swap = endian == "big"
     if zf.has("byteorder"):
         order = zf.read("byteorder")
         if order not in (b"little", b"big"):
@@ -203,6 +203,7 @@ def load(
     mmap: bool = False,
     encoding: str = "utf-8",
     pickle_module: Any = pickle,
+    endian: str | None = None,
     **pickle_args: Any,
 ) -> Any:
     """The object in ``f``, a path or an open binary file, in any of PyTorch's formats.
@@ -215,7 +216,7 @@ def load(
         head = file.read(4)
         file.seek(start)
         if head == b"PK\x03\x04":
-            return _load_zip(ZipReader(file, path), hooks, unpickle, mmap, encoding)
+            return _load_zip(ZipReader(file, path), hooks, unpickle, mmap, endian)
         if mmap:
             raise RuntimeError(
                 "mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True)`; "
@@ -265,7 +266,7 @@ def unsafe_globals(f: Any, allowed: Callable[[str, str], bool]) -> list[str]:
             continue
         module, name = modern_name(module, name)
         if (module, name) != ("_codecs", "encode") and not allowed(module, name):
-            found["{}.{}".format(module, name).removeprefix("builtins.")] = None
+            found[f"{module}.{name}".removeprefix("builtins.")] = None
     return list(found)
 
 
@@ -299,7 +300,7 @@ def _dump(obj: Any, stream: Any, protocol: int, hooks: Hooks, pid_of: Any, pickl
 _OURS = {k: v for k, v in NamingPickler.dispatch.items() if v is not pickle._Pickler.dispatch.get(k)}  # type: ignore[attr-defined]
 
 
-def _write_zip(obj: Any, file: Any, root: str, protocol: int, hooks: Hooks, pickle_module: Any) -> None:
+def _write_zip(obj: Any, file: Any, root: str, protocol: int, hooks: Hooks, pickle_module: Any, order: bool) -> None:
     kept: dict[str, tuple[str, StorageData]] = {}
 
     def pid_of(marker: Any, data: StorageData) -> Any:
@@ -312,7 +313,8 @@ def _write_zip(obj: Any, file: Any, root: str, protocol: int, hooks: Hooks, pick
     writer.record("data.pkl", buffer.getvalue())
     writer.record(".format_version", b"1")
     writer.record(".storage_alignment", b"64")
-    writer.record("byteorder", b"little")
+    if order:
+        writer.record("byteorder", b"little")
     for key, data in kept.values():
         writer.record(f"data/{key}", np.ascontiguousarray(data.data))
     writer.record("version", b"3\n")
@@ -328,6 +330,7 @@ def save(
     protocol: int = 2,
     legacy: bool = False,
     pickle_module: Any = pickle,
+    byteorder: bool = True,
 ) -> None:
     """Write ``obj`` to ``f`` (path or object with ``write``). A path is replaced only when everything is written."""
 
@@ -339,7 +342,7 @@ def save(
 
             pth_legacy.write_stream(file, protocol, dump)
         else:
-            _write_zip(obj, file, root, protocol, hooks, pickle_module)
+            _write_zip(obj, file, root, protocol, hooks, pickle_module, byteorder)
 
     if isinstance(f, (str, os.PathLike)):
         path = os.fspath(f)

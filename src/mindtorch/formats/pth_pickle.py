@@ -12,7 +12,7 @@ import struct
 from collections import OrderedDict
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import Any, ClassVar
 
 UnpicklingError = pickle.UnpicklingError
 Find = Callable[[str, str], Any]
@@ -270,7 +270,7 @@ class Global:
 class NamingPickler(pickle._Pickler):  # type: ignore[misc,name-defined]
     """The standard pickler, except that ``rename(module)`` chooses the module name written for a class or function."""
 
-    dispatch = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
+    dispatch: ClassVar[dict[Any, Any]] = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
 
     def __init__(
         self, file: Any, protocol: int, rename: Callable[[str], str], persistent: Callable[[Any], Any]

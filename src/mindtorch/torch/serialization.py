@@ -1,0 +1,453 @@
+"""``torch.save`` and ``torch.load``: PyTorch's files both ways, and the choice of what a file may name."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from mindtorch.core import dtype as _d
+from mindtorch.core.device import device as _device
+from mindtorch.core.tensor import Parameter, Size, Tensor
+from mindtorch.formats import pth
+from mindtorch.torch import _utils, storage
+from mindtorch.torch.storage import TypedStorage, UntypedStorage
+
+__all__ = [
+    "LoadEndianness",
+    "add_safe_globals",
+    "clear_safe_globals",
+    "default_restore_location",
+    "get_crc32_options",
+    "get_default_load_endianness",
+    "get_default_mmap_options",
+    "get_safe_globals",
+    "get_unsafe_globals_in_checkpoint",
+    "load",
+    "location_tag",
+    "register_package",
+    "safe_globals",
+    "save",
+    "set_crc32_options",
+    "set_default_load_endianness",
+    "set_default_mmap_options",
+    "skip_data",
+]
+
+DEFAULT_PROTOCOL = 2
+_OWN = "mindtorch."
+_FAMILY = ("torch", "torchvision", "torchaudio")
+
+
+def _get_layout(name: str) -> Any:
+    """A layout by its printed name."""
+    import mindtorch.torch as torch
+
+    return getattr(torch, name.removeprefix("torch."))
+
+
+# ------------------------------------------------------------------------------------------ what a file may name
+
+
+def _torch_globals() -> dict[tuple[str, str], Any]:
+    """Globals of torch that are always allowed."""
+    table: dict[tuple[str, str], Any] = {}
+    for name, cls in storage.LEGACY.items():
+        table["torch", name] = table["torch.cuda", name] = cls
+    for name in _d.BY_NAME:
+        table["torch", name] = _d.BY_NAME[name]
+    for name in dir(_utils):
+        if name.startswith("_rebuild_") and name != "_rebuild_from_type_v2":
+            table["torch._utils", name] = getattr(_utils, name)
+    table["torch._tensor", "_rebuild_from_type_v2"] = _utils._rebuild_from_type_v2
+    table["torch._utils", "_rebuild_from_type_v2"] = _utils._rebuild_from_type_v2
+    table["torch", "Size"] = Size
+    table["torch", "device"] = _device
+    table["torch", "Tensor"] = Tensor
+    table["torch.nn.parameter", "Parameter"] = Parameter
+    table["torch.storage", "UntypedStorage"] = table["torch", "UntypedStorage"] = UntypedStorage
+    table["torch.storage", "TypedStorage"] = table["torch", "TypedStorage"] = TypedStorage
+    table["torch.storage", "_typed"] = storage._typed
+    table["torch.serialization", "_get_layout"] = _get_layout
+    return table
+
+
+_TABLE = _torch_globals()
+_user_globals: list[Any] = []
+
+
+def _public(module: str) -> str:
+    """The module name a checkpoint uses: ``mindtorch.torch.nn`` is written ``torch.nn``."""
+    return module[len(_OWN) :] if module.startswith(tuple(_OWN + f for f in _FAMILY)) else module
+
+
+def _user_table() -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for entry in _user_globals:
+        obj, path = entry if isinstance(entry, tuple) else (entry, None)
+        if path is None:
+            module = "builtins" if obj.__module__ == "builtins" else _public(obj.__module__)
+            path = f"{module}.{getattr(obj, '__qualname__', obj.__name__)}"
+        table[path] = obj
+        if path.startswith("numpy._core."):
+            table[path.replace("numpy._core.", "numpy.core.")] = obj
+    return table
+
+
+def add_safe_globals(safe_globals: list[Any]) -> None:
+    """Allow classes and functions (or ``(object, "module.name")`` pairs) in files read with ``weights_only=True``."""
+    for entry in safe_globals:
+        if entry not in _user_globals:
+            _user_globals.append(entry)
+
+
+def get_safe_globals() -> list[Any]:
+    """What `add_safe_globals` has allowed."""
+    return list(_user_globals)
+
+
+def clear_safe_globals() -> None:
+    """Forget what `add_safe_globals` has allowed."""
+    _user_globals.clear()
+
+
+class safe_globals:  # noqa: N801 - public name
+    """`add_safe_globals` inside a ``with``."""
+
+    def __init__(self, safe_globals: list[Any]) -> None:
+        self.safe_globals = safe_globals
+
+    def __enter__(self) -> None:
+        self.before = get_safe_globals()
+        add_safe_globals(self.safe_globals)
+
+    def __exit__(self, *exc: Any) -> None:
+        _user_globals[:] = self.before
+
+
+def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
+    """Names that ``torch.load(f, weights_only=True)`` would refuse. The file is not unpickled."""
+    user = _user_table()
+
+    def allowed(module: str, name: str) -> bool:
+        module = _public(module)
+        return (module, name) in _TABLE or (module, name) in pth.SAFE_BUILTINS or f"{module}.{name}" in user
+
+    return pth.unsafe_globals(f, allowed)
+
+
+_REFUSED = (
+    "Weights only load failed: the file names {0}, which weights_only=True does not allow.\n"
+    "  Unsupported global: GLOBAL {0} was not an allowed global by default.\n"
+    "  (1) If you trust {0}, allow it: torch.serialization.add_safe_globals([{0}]), or "
+    "with torch.serialization.safe_globals([{0}]): ...\n"
+    "  (2) If you trust the file's author, torch.load(..., weights_only=False) reads everything; "
+    "such a file can run any code."
+)
+
+
+# ------------------------------------------------------------------------------------------ where storages go
+
+_packages: list[tuple[int, Callable[..., Any], Callable[..., Any]]] = []
+
+
+def register_package(priority: int, tagger: Callable[..., Any], deserializer: Callable[..., Any]) -> None:
+    """Add a kind of location: ``tagger(storage)`` names it or returns None, ``deserializer(storage, location)`` goes there."""
+    _packages.append((priority, tagger, deserializer))
+    _packages.sort(key=lambda p: p[0])
+
+
+def location_tag(storage: Any) -> str:
+    """The location written to a file for a storage."""
+    for _, tagger, _ in _packages:
+        tag = tagger(storage)
+        if tag is not None:
+            return tag
+    return storage.device.type
+
+
+_NO_CUDA = (
+    "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are running on a "
+    "CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your storages to the CPU."
+)
+
+
+def default_restore_location(storage: Any, location: str) -> Any:
+    """``storage`` moved to ``location`` ("cpu", "meta"). RuntimeError for devices that are not there."""
+    for _, _, deserializer in _packages:
+        got = deserializer(storage, location)
+        if got is not None:
+            return got
+    kind = location.partition(":")[0]
+    if kind == "cpu":
+        return storage
+    if kind == "meta":
+        moved = UntypedStorage(0, device="meta")
+        moved.array = storage.array[:0]
+        return moved
+    if kind == "cuda":
+        raise RuntimeError(_NO_CUDA)
+    raise RuntimeError(
+        f"don't know how to restore data location of torch.storage.UntypedStorage (tagged with {location}); "
+        "give map_location='cpu'"
+    )
+
+
+def _restorer(map_location: Any) -> Callable[[Any, str], Any]:
+    if map_location is None:
+        return default_restore_location
+    if isinstance(map_location, dict):
+        return lambda s, loc: default_restore_location(s, map_location.get(loc, loc))
+    if isinstance(map_location, (str, bytes)):
+        name = map_location.decode() if isinstance(map_location, bytes) else map_location
+        return lambda s, loc: default_restore_location(s, name)
+    if isinstance(map_location, _device):
+        return lambda s, loc: default_restore_location(s, str(map_location))
+
+    def ask(s: Any, loc: str) -> Any:
+        got = map_location(s, loc)
+        return default_restore_location(s, loc) if got is None else got
+
+    return ask
+
+
+# ------------------------------------------------------------------------------------------ the hooks
+
+
+class _LoadHooks(pth.Hooks):
+    def __init__(self, map_location: Any) -> None:
+        self.restore = _restorer(map_location)
+        self.user = _user_table()
+
+    def find(self, module: str, name: str) -> Any:
+        module = _public(module)
+        got = _TABLE.get((module, name)) or pth.SAFE_BUILTINS.get((module, name)) or self.user.get(f"{module}.{name}")
+        if got is None:
+            raise pickle.UnpicklingError(_REFUSED.format(f"{module}.{name}".removeprefix("builtins.")))
+        return got
+
+    def find_any(self, base: Callable[[str, str], Any], module: str, name: str) -> Any:
+        public = _public(module)
+        got = _TABLE.get((public, name))
+        if got is not None:
+            return got
+        if public.partition(".")[0] in _FAMILY:
+            return _find_in_family(public, name)
+        return base(module, name)
+
+    def storage(self, data: pth.StorageData) -> Any:
+        untyped = UntypedStorage(data.data)
+        moved = self.restore(untyped, data.location).untyped()
+        if data.name == "UntypedStorage":
+            return moved
+        if data.name not in storage.LEGACY:
+            raise RuntimeError(f"the file holds a {data.name} (quantized), which mindtorch does not have")
+        return TypedStorage(wrap_storage=moved, dtype=storage.LEGACY[data.name].dtype, _internal=True)  # type: ignore[attr-defined]
+
+    def tensor(self, array: np.ndarray, data: pth.StorageData) -> Any:
+        from mindtorch.core.tensor import wrap
+
+        return wrap(array)
+
+    def build(self, target: Any, state: Any) -> bool:
+        if isinstance(target, (Tensor, Parameter)) and type(target) in (Tensor, Parameter):
+            _utils._set_state(target, state)
+            return True
+        if not any(type(target) is allowed for allowed in self.user.values()):
+            return False
+        give = getattr(target, "__setstate__", None)
+        if give is not None:
+            give(state)
+            return True
+        state, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
+        target.__dict__.update(state or {})
+        for key, value in (slots or {}).items():
+            setattr(target, key, value)
+        return True
+
+
+def _find_in_family(module: str, name: str) -> Any:
+    """``module.name`` of torch in mindtorch. A class may live in a shorter module here: parents are tried in turn."""
+    places = module.replace("torch._C", "torch").split(".")
+    while places:
+        path = ".".join(places)
+        try:
+            got: Any = importlib.import_module(_OWN + path)
+            for part in name.split("."):
+                got = getattr(got, part)
+            return got
+        except (ModuleNotFoundError, AttributeError):
+            places.pop()
+    raise AttributeError(
+        f"the file needs {module}.{name}, which mindtorch does not have; save the model's state_dict() in PyTorch instead"
+    )
+
+
+class _SaveHooks(pth.Hooks):
+    def __init__(self) -> None:
+        self.seen: dict[str, Any] = {}
+        self.alive: list[Any] = []
+
+    def storage_of(self, obj: Any) -> pth.StorageData | None:
+        if not isinstance(obj, (TypedStorage, UntypedStorage)):
+            return None
+        untyped = obj.untyped()
+        name = "UntypedStorage" if obj is untyped else obj.pickle_storage_type()
+        # Two storages are one when they are the same memory; the arrays stay alive so that addresses stay theirs.
+        self.alive.append(untyped)
+        key = f"{untyped.data_ptr():d}{untyped.nbytes():020d}" if untyped.nbytes() else f"{id(untyped):d}"
+        if self.seen.setdefault(key, name) != name:
+            raise RuntimeError(
+                "Cannot save multiple tensors or storages that view the same data as different types: "
+                f"{self.seen[key]} and {name}; save a clone() of one of them"
+            )
+        return pth.StorageData(name, untyped.array, location_tag(untyped), key)
+
+    def rename(self, module: str) -> str:
+        return _PICKLED_AS.get(module) or _public(module)
+
+
+_PICKLED_AS = {"mindtorch.core.generator": "torch._C"}
+"""Modules of classes that PyTorch keeps elsewhere."""
+
+
+# ------------------------------------------------------------------------------------------ save and load
+
+
+def save(
+    obj: Any,
+    f: Any,
+    pickle_module: Any = pickle,
+    pickle_protocol: int = DEFAULT_PROTOCOL,
+    _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
+) -> None:
+    """Write ``obj`` to ``f``, a path or an object with ``write``, in the format PyTorch reads.
+
+    A path is written beside itself and renamed at the end: a failure leaves the old file as it was.
+    """
+    pth.save(
+        obj,
+        f,
+        _SaveHooks(),
+        protocol=pickle_protocol,
+        legacy=not _use_new_zipfile_serialization,
+        pickle_module=pickle_module,
+        byteorder=not _disable_byteorder_record,
+    )
+
+
+def _wants_weights_only(weights_only: bool | None, pickle_module: Any) -> bool:
+    force, forbid = (
+        os.environ.get(v, "0").lower() in ("1", "y", "yes", "true")
+        for v in ("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
+    )
+    if force and forbid:
+        raise RuntimeError(
+            "TORCH_FORCE_WEIGHTS_ONLY_LOAD and TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD are both set: unset one of them"
+        )
+    if weights_only is None:
+        return force or (pickle_module is None and not forbid)
+    return weights_only or force
+
+
+def load(
+    f: Any,
+    map_location: Any = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool | None = None,
+    mmap: bool | None = None,
+    **pickle_load_args: Any,
+) -> Any:
+    """The object in ``f``, a path or an open binary file, written by any PyTorch or by `save`.
+
+    ``weights_only`` (the default) reads tensors and plain containers and runs nothing from the file. ``map_location``
+    is a device, a dict from location to location, or a function ``(storage, location)``. ``mmap`` maps a file instead
+    of reading it. RuntimeError for broken files, UnpicklingError for refused names.
+    """
+    safe = _wants_weights_only(weights_only, pickle_module)
+    if safe and pickle_module is not None:
+        raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
+    if mmap and not isinstance(f, (str, os.PathLike)):
+        raise ValueError("f must be a file path in order to use the mmap argument")
+    encoding = pickle_load_args.pop("encoding", "utf-8")
+    if safe and pickle_load_args:
+        raise TypeError(f"load() got an unexpected keyword argument {next(iter(pickle_load_args))!r}")
+    return pth.load(
+        f,
+        _LoadHooks(map_location),
+        safe=safe,
+        mmap=bool(mmap if mmap is not None else _options["mmap"]) and isinstance(f, (str, os.PathLike)),
+        encoding=encoding,
+        pickle_module=pickle_module or pickle,
+        endian=_options["endian"].name.lower() if _options["endian"] else None,
+        **pickle_load_args,
+    )
+
+
+# ------------------------------------------------------------------------------------------ options
+
+
+class LoadEndianness(Enum):
+    """Byte order assumed for files that do not say theirs."""
+
+    NATIVE = 1
+    LITTLE = 2
+    BIG = 3
+
+
+_options: dict[str, Any] = {"mmap": None, "mmap_flags": 2, "endian": None, "crc32": True}
+
+
+def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
+    """Byte order assumed for files that do not say theirs (None: little)."""
+    if endianness is not None and not isinstance(endianness, LoadEndianness):
+        raise TypeError("Invalid argument type in function set_default_load_endianness")
+    _options["endian"] = endianness
+
+
+def get_default_load_endianness() -> LoadEndianness | None:
+    """See `set_default_load_endianness`."""
+    return _options["endian"]
+
+
+def set_crc32_options(compute_crc32: bool) -> None:
+    """Whether checksums are written. They always are: they cost a fraction of the disk's time."""
+    if not compute_crc32:
+        from mindtorch import log
+
+        log.ignored("torch.serialization.set_crc32_options", "compute_crc32", "checksums are always written")
+    _options["crc32"] = bool(compute_crc32)
+
+
+def get_crc32_options() -> bool:
+    """What `set_crc32_options` was given."""
+    return _options["crc32"]
+
+
+def set_default_mmap_options(flags: int) -> None:
+    """How ``mmap=True`` maps. Only MAP_PRIVATE (copy on write) is there; MAP_SHARED raises."""
+    import mmap
+
+    if flags not in (mmap.MAP_PRIVATE, mmap.MAP_SHARED):
+        raise ValueError(f"Invalid argument in function set_default_mmap_options, expected MAP_PRIVATE or MAP_SHARED, got {flags}")
+    if flags == mmap.MAP_SHARED:
+        raise ValueError("MAP_SHARED is not supported: a loaded tensor never writes to its file; use MAP_PRIVATE")
+
+
+def get_default_mmap_options() -> int:
+    """MAP_PRIVATE."""
+    import mmap
+
+    return mmap.MAP_PRIVATE
+
+
+def skip_data(materialize_fake_tensors: bool = False) -> Any:
+    """Raises: files without their data cannot be written here."""
+    raise RuntimeError("torch.serialization.skip_data is not supported: torch.save writes files with their data")
