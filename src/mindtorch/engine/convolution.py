@@ -11,9 +11,9 @@ import os
 
 import numpy as np
 
-from mindtorch.engine.host import alloc, conv, depthwise
+from mindtorch.engine.host import alloc, conv, direct
 from mindtorch.engine.host.conv import Geometry
-from mindtorch.engine.host.jit import num_threads
+from mindtorch.engine.host.jit import num_threads, ready
 
 Ints = tuple[int, ...]
 
@@ -21,6 +21,8 @@ MINDSPORE_CALL = 100_000_000
 """Multiply-adds from which one MindSpore call is at least as fast as im2col on two threads."""
 MINDSPORE_LOAD = 100_000_000_000
 """Multiply-adds this process must have spent on such calls before MindSpore is loaded (1.2 s)."""
+DIRECT = 16
+"""Channels per group (in and out) up to which the compiled direct kernel beats a matrix product."""
 _MODES = ("auto", "host", "mindspore")
 
 _mode: str | None = None
@@ -87,8 +89,11 @@ def _pads4(size: Ints, out: Ints, kernel: Ints, geo: Geometry) -> tuple[int, int
     return geo.low[0], fixed[0], geo.low[1], fixed[1]
 
 
-def _is_depthwise(channels: int, w_channels: int, groups: int) -> bool:
-    return groups > 1 and w_channels == 1 and channels == groups
+def _is_direct(channels: int, per_group: int, outputs: int, groups: int, kernel: Ints) -> bool:
+    """Few enough channels per group that a matrix product would mostly wait for memory."""
+    if groups > 1 and per_group == 1:
+        return True
+    return ready() and kernel != (1, 1) and per_group <= DIRECT and outputs // groups <= DIRECT
 
 
 # ------------------------------------------------------------------------------------------ 2-d
@@ -102,8 +107,8 @@ def _forward2d(x: np.ndarray, w: np.ndarray, b: np.ndarray | None, geo: Geometry
         if b is not None:
             y += b[:, None, None]
         return y
-    if _is_depthwise(x.shape[1], w.shape[1], geo.groups):
-        return depthwise.forward(x, w, b, geo, size)
+    if _is_direct(x.shape[1], w.shape[1], w.shape[0], geo.groups, kernel):
+        return direct.forward(x, w, b, geo, size)
     return conv.forward(x, w, b, geo, size)
 
 
@@ -114,8 +119,10 @@ def _input_grad2d(g: np.ndarray, w: np.ndarray, geo: Geometry, size: Ints) -> np
         from mindtorch.engine.mindspore import conv as device
 
         return device.input_grad(g, w, geo.stride, pads, geo.dilation, geo.groups, shape)
-    if _is_depthwise(geo.groups * w.shape[1], w.shape[1], geo.groups):
-        return depthwise.input_grad(g, w, geo, shape)
+    channels = geo.groups * w.shape[1]
+    depthwise = geo.groups > 1 and w.shape[1] == 1
+    if depthwise or (geo.stride == (1, 1) and _is_direct(w.shape[0], w.shape[0] // geo.groups, channels, geo.groups, kernel)):
+        return direct.input_grad(g, w, geo, shape)
     return conv.input_grad(g, w, geo, shape)
 
 
@@ -127,8 +134,8 @@ def _weight_grad2d(g: np.ndarray, x: np.ndarray, geo: Geometry, kernel: Ints) ->
         from mindtorch.engine.mindspore import conv as device
 
         return device.weight_grad(g, x, geo.stride, pads, geo.dilation, geo.groups, taps)
-    if _is_depthwise(x.shape[1], x.shape[1] // geo.groups, geo.groups):
-        return depthwise.weight_grad(g, x, geo, taps)
+    if _is_direct(x.shape[1], x.shape[1] // geo.groups, g.shape[1], geo.groups, taps):
+        return direct.weight_grad(g, x, geo, taps)
     return conv.weight_grad(g, x, geo, taps)
 
 

@@ -35,6 +35,21 @@ def exp32(x):  # type: ignore[no-untyped-def]
     return p * a * b
 
 
+def expm1_32(x):  # type: ignore[no-untyped-def]
+    """exp(x) - 1 of a float32, accurate near 0."""
+    z = min(max(x, F(-0.34)), F(0.34))
+    p = F(2.4801587e-5)
+    p = p * z + F(1.98412698e-4)
+    p = p * z + F(1.38888889e-3)
+    p = p * z + F(8.33333333e-3)
+    p = p * z + F(4.16666667e-2)
+    p = p * z + F(1.66666667e-1)
+    p = p * z + F(0.5)
+    near = p * (z * z) + z
+    far = exp32(x) - F(1.0)
+    return near if z == x else far
+
+
 def erf32(x):  # type: ignore[no-untyped-def]
     """erf of a float32 as x * P(x^2) / Q(x^2) on [-4, 4], where it has reached 1."""
     x = min(max(x, F(-4.0)), F(4.0))
@@ -97,7 +112,7 @@ def erf(x: np.ndarray) -> np.ndarray:
 
 
 def build(numba: Any) -> dict[str, Any]:
-    """Names for fused sources: ``f2i``/``i2f`` (bit casts), ``exp32``, ``erf32``, ``log1p32``, ``F`` and ``math``."""
+    """Names for fused sources: ``f2i``/``i2f`` (bit casts), ``fma32`` (one rounding), ``exp32``, ``erf32``, ``log1p32``, ``F`` and ``math``."""
     import math
     import types
 
@@ -118,8 +133,15 @@ def build(numba: Any) -> dict[str, Any]:
 
         return numba.float32(numba.int32), generate
 
-    names: dict[str, Any] = {"f2i": f2i, "i2f": i2f, "F": F, "np": np, "math": math}
-    for source in (exp32, erf32, log1p32):
+    @intrinsic
+    def fma32(typingctx, a, b, c):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            return builder.fma(*args)
+
+        return numba.float32(numba.float32, numba.float32, numba.float32), generate
+
+    names: dict[str, Any] = {"f2i": f2i, "i2f": i2f, "fma32": fma32, "F": F, "np": np, "math": math}
+    for source in (exp32, expm1_32, erf32, log1p32):
         twin = types.FunctionType(source.__code__, names, source.__name__)
         names[source.__name__] = numba.njit(forceinline=True, fastmath={"contract"})(twin)
     return names

@@ -145,9 +145,12 @@ def _compile(source: Callable[..., Any], flavour: str, fastmath: set[str], helpe
     names["prange"] = _numba.prange if flavour == "parallel" else range
     for helper in helpers:
         twin = types.FunctionType(helper.__code__, names, helper.__name__, helper.__defaults__)
-        names[helper.__name__] = _numba.njit(forceinline=True, fastmath=fastmath)(twin)
+        names[helper.__name__] = _numba.njit(forceinline=True, fastmath=fastmath, error_model="numpy")(twin)
+    if helpers:
+        names["body"] = names[helpers[0].__name__]
     twin = types.FunctionType(source.__code__, names, source.__name__, source.__defaults__)
-    twin.__qualname__ = source.__qualname__
+    # The disk cache tells kernels apart by qualified name: sources shared by several helpers need one each.
+    twin.__qualname__ = "_".join([source.__qualname__, *(helper.__name__ for helper in helpers)])
     twin.__module__ = source.__module__
     options = {"fastmath": fastmath, "nogil": True, "error_model": "numpy", "parallel": flavour == "parallel"}
     folder = _cache_dir(flavour)
@@ -164,7 +167,19 @@ def _compile(source: Callable[..., Any], flavour: str, fastmath: set[str], helpe
 class Fused:
     # a kernel with two bodies; parallel kernels take the thread count as their LAST argument (a docstring would clash with the slot)
 
-    __slots__ = ("__doc__", "__name__", "compiled", "fallback", "fastmath", "helpers", "parallel", "seen", "source", "wide")
+    __slots__ = (
+        "__doc__",
+        "__name__",
+        "compiled",
+        "fallback",
+        "fastmath",
+        "helpers",
+        "parallel",
+        "seen",
+        "source",
+        "weight",
+        "wide",
+    )
 
     def __init__(
         self,
@@ -173,10 +188,11 @@ class Fused:
         parallel: bool,
         fastmath: set[str],
         helpers: tuple[Any, ...],
+        weight: int = 1,
     ) -> None:
         self.__name__, self.__doc__ = source.__name__, source.__doc__
         self.source, self.fallback, self.parallel = source, fallback, parallel
-        self.fastmath, self.helpers = fastmath, helpers
+        self.fastmath, self.helpers, self.weight = fastmath, helpers, weight
         self.seen = 0
         self.compiled: Any = None
         self.wide: Any = None
@@ -212,19 +228,25 @@ class Fused:
             self._give_up()
             return self.fallback(*args)
 
-    def _cold(self, args: tuple[Any, ...]) -> Any:
+    def tick(self, work: int) -> bool:
+        """Count ``work`` elements; True when the compiled body is to be used from now on.
+
+        For callers whose NumPy path needs no output buffer: ``if k.compiled is None and not k.tick(n): numpy path``.
+        """
         global _work
         if self.fallback is self.source or _off:
-            return self.fallback(*args)
-        work = max((a.size for a in args if isinstance(a, np.ndarray)), default=1)
+            return False
         self.seen += work
         _work += work
         if not _eager and (_work < LOAD_WORK or self.seen < KERNEL_WORK):
-            return self.fallback(*args)
+            return False
         with _lock:
             if self.compiled is None and _load():
                 self.compiled = _compile(self.source, "serial", self.fastmath, self.helpers)
-        if self.compiled is None:
+        return self.compiled is not None
+
+    def _cold(self, args: tuple[Any, ...]) -> Any:
+        if not self.tick(self.weight * max((a.size for a in args if isinstance(a, np.ndarray)), default=1)):
             return self.fallback(*args)
         if self.parallel and args[-1] > 1:
             return self._call_wide(args)
@@ -241,16 +263,19 @@ def fused(
     *,
     reduction: bool = False,
     helpers: tuple[Any, ...] = (),
+    exact: bool = False,
+    weight: int = 1,
 ) -> Callable[[Callable[..., Any]], Fused]:
     """Decorator: nopython source plus its NumPy twin of the same signature.
 
     ``parallel``: the source loops with ``prange`` and its last parameter is the thread count (1: a serial build).
-    ``reduction``: sums may be reordered for vectorisation. ``helpers``: plain functions inlined into the source.
+    ``reduction``: sums may be reordered for vectorisation. ``helpers``: plain functions inlined into the source
+    (the first is also named ``body``).
     In the source ``prange``, ``exp32``, ``erf32``, ``log1p32``, ``F`` (see fastmath.py) are predefined.
     """
-    flags = {"contract", "reassoc", "nsz"} if reduction else {"contract"}
+    flags = set() if exact else {"contract", "reassoc", "nsz"} if reduction else {"contract"}
 
     def wrap(source: Callable[..., Any]) -> Fused:
-        return Fused(source, fallback, parallel, flags, helpers)
+        return Fused(source, fallback, parallel, flags, helpers, weight)
 
     return wrap

@@ -169,7 +169,7 @@ def lu_factor(a: np.ndarray, pivot: bool = True) -> tuple[np.ndarray, np.ndarray
 
 def permutation(piv: np.ndarray, m: int) -> np.ndarray:
     """Row order (…, m) that LAPACK's 1-based pivots stand for: row i of P^T A is row order[i] of A."""
-    flat = piv.reshape(-1, piv.shape[-1])
+    flat = piv.reshape(int(np.prod(piv.shape[:-1])), piv.shape[-1])
     order = np.tile(np.arange(m), (flat.shape[0], 1))
     for row, p in zip(order, flat):
         for i, j in enumerate(p):
@@ -442,7 +442,7 @@ def ldl_solve(ld: np.ndarray, piv: np.ndarray, b: np.ndarray, hermitian: bool) -
     square("linalg.ldl_solve", ld)
     batch = np.broadcast_shapes(ld.shape[:-2], b.shape[:-2])
     x = each(np.broadcast_to(ld, batch + ld.shape[-2:]))
-    p = np.broadcast_to(piv, batch + piv.shape[-1:]).reshape(-1, piv.shape[-1])
+    p = np.broadcast_to(piv, batch + piv.shape[-1:]).reshape(int(np.prod(batch)), piv.shape[-1])
     y = each(np.broadcast_to(b, batch + b.shape[-2:]))
     out = np.empty(y.shape, b.dtype)
     if b.size:

@@ -118,9 +118,9 @@ def unique_dim(a: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray, np.ndar
     """Distinct slices along ``dim`` in lexicographic order, the place of each slice among them, and counts."""
     d = wrap_dim(dim, a.ndim)
     n = a.shape[d]
-    rows = np.moveaxis(a, d, 0).reshape(n, -1)
     if n == 0:
         return a.copy(), np.zeros(0, I8), np.zeros(0, I8)
+    rows = np.moveaxis(a, d, 0).reshape(n, a.size // n)
     if rows.shape[1] == 0:
         raise RuntimeError(
             "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
@@ -163,8 +163,9 @@ def searchsorted(seq: np.ndarray, v: np.ndarray, right: bool, narrow: bool, sort
     if seq.ndim == 1:
         return np.asarray(np.searchsorted(seq, v, side, sorter)).astype(out)
     n = seq.shape[-1]
-    rows, values = seq.reshape(-1, n), v.reshape(-1, v.shape[-1])
-    order = None if sorter is None else sorter.reshape(-1, n)
+    batch = int(np.prod(seq.shape[:-1]))
+    rows, values = seq.reshape(batch, n), v.reshape(batch, v.shape[-1])
+    order = None if sorter is None else sorter.reshape(batch, n)
     r = np.empty(values.shape, out)
     for i in range(rows.shape[0]):
         r[i] = np.searchsorted(rows[i], values[i], side, None if order is None else order[i])

@@ -33,7 +33,11 @@ def scipy_ufunc(name: str) -> Callable[..., Any]:
         a = arrays[0]
         if a.dtype.kind == "c":
             _refuse_complex(name, a)
-        r = fn(*arrays, extobj=EXTOBJ)
+        if fn.__class__ is np.ufunc:
+            r = fn(*arrays, extobj=EXTOBJ)
+        else:
+            with quiet():
+                r = fn(*arrays)
         return r if r.dtype == a.dtype else r.astype(a.dtype)
 
     return kernel
