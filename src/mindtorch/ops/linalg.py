@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +32,12 @@ def _conj_number(v: Any) -> Any:
     return v.conjugate() if isinstance(v, complex) else v
 
 
+def _rows(x: Tensor) -> Tensor:
+    """All leading dimensions flattened into one."""
+    shape = x.a.shape
+    return x.reshape((math.prod(shape[:-1]), shape[-1]))
+
+
 # ------------------------------------------------------------------------------------------ matmul
 def _matmul_grad(g: Tensor, needs: Sequence[bool], input: Tensor, other: Tensor) -> tuple[Any, Any]:
     na, nb = input.a.ndim, other.a.ndim
@@ -40,7 +47,7 @@ def _matmul_grad(g: Tensor, needs: Sequence[bool], input: Tensor, other: Tensor)
         return g * _c(other) if needs[0] else None, g * _c(input) if needs[1] else None
     if nb == 1:
         ga = g.unsqueeze(-1) * _c(other) if needs[0] else None
-        gb = matmul(_c(input.reshape(-1, input.shape[-1]).transpose(0, 1)), g.reshape(-1)) if needs[1] else None
+        gb = matmul(_c(_rows(input).transpose(0, 1)), g.reshape(-1)) if needs[1] else None
         return ga, gb
     if na == 1:
         g = g.unsqueeze(-2)
@@ -50,8 +57,7 @@ def _matmul_grad(g: Tensor, needs: Sequence[bool], input: Tensor, other: Tensor)
     ga = sum_to(matmul(g, mh(other)), input.a.shape) if needs[0] else None
     gb = None
     if needs[1] and nb == 2:
-        flat = input.reshape(-1, input.shape[-1])
-        gb = matmul(mh(flat), g.reshape(-1, g.shape[-1]))
+        gb = matmul(mh(_rows(input)), _rows(g))
     elif needs[1]:
         gb = sum_to(matmul(mh(input), g), other.a.shape)
     return ga, gb
@@ -322,7 +328,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = "use_mm_fo
     return vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), float(p), (-1,))
 
 
-@composite("pdist(T input, float p=2.0)", ns="_C")
+@composite("pdist(T input, float p=2.0)", ns="torch F")
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """p-norm distances between all pairs of rows, in the order (0,1), (0,2), ..."""
     check(input.a.ndim == 2, RuntimeError, f"pdist only supports 2D tensors, got: {input.a.ndim}D")

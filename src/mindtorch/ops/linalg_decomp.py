@@ -11,13 +11,17 @@ from mindtorch.core.errors import check
 from mindtorch.core.tensor import Tensor, wrap
 from mindtorch.engine.host import linalg as K
 from mindtorch.ops.linalg import matmul, mh
-from mindtorch.ops.table import SPACES, composite, op
+from mindtorch.ops.table import NS, SPACES, composite, op, put
 
 
 class LinAlgError(RuntimeError):
     """A factorisation failed: the matrix is singular, or not positive definite, or LAPACK did not converge."""
 
     __module__ = "torch.linalg"
+
+
+put("linalg", LinAlgError=LinAlgError)
+NS["LinAlgError"] = LinAlgError
 
 
 def raise_info(name: str, info: np.ndarray, what: str) -> None:
@@ -291,7 +295,7 @@ def _eigh_grad(g: Any, out: Any) -> Tensor:
     mid = matmul(mh(v), gv) / _gaps(w)
     if gw is not None:
         mid = mid + gw.diag_embed()
-    return matmul(matmul(v, mid), mh(v))
+    return matmul(matmul(v, (mid + mh(mid)) / 2), mh(v))
 
 
 _eigh = op(
@@ -476,7 +480,9 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     r = wrap(np.eye(m, n, dtype=input.a.dtype)).expand((*input.shape[:-2], m, n))
     for i in reversed(range(tau.shape[-1])):
         r = _reflect(r, v.narrow(-1, i, 1), tau.select(-1, i))
-    return r.clone() if tau.shape[-1] == 0 else r
+    if tau.shape[-1] == 0:  # no reflector: the identity, connected to the graph with a zero gradient
+        return input.masked_fill(wrap(np.ones((), bool)), 0) + r
+    return r
 
 
 @composite("orgqr(T input, T input2)", out=True)

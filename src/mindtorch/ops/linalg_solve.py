@@ -131,18 +131,49 @@ def triangular_solve(
     return triangular_solve.row.structseq(x, A.expand((*batch, *A.shape[-2:])).clone())
 
 
-@composite("cholesky_solve(T B, T L, bool upper=False)", out=True)
-def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803
+def _cholesky_solve_grad(g: Tensor, needs: Any, B: Tensor, L: Tensor, upper: bool, out: Tensor) -> tuple[Any, Any]:  # noqa: N803
+    gb = cholesky_solve(g, L, upper)
+    ga = None
+    if needs[1]:
+        mid = matmul(gb, mh(out))
+        mid = mid + mh(mid)
+        ga = sum_to(-matmul(L, mid) if upper else -matmul(mid, L), L.a.shape)
+    return (sum_to(gb, B.a.shape) if needs[0] else None), ga
+
+
+@op(
+    "cholesky_solve(T B, T L, bool upper=False)",
+    out=True,
+    grad=vjp(
+        ("B", "L"), lambda g, needs, B, L, upper, out: _cholesky_solve_grad(g, needs, B, L, upper, out)  # noqa: N803
+    ),
+)
+def cholesky_solve(b: np.ndarray, low: np.ndarray, upper: bool = False) -> np.ndarray:
     """Solution of ``A X = B`` from the Cholesky factor of A."""
-    low = mh(L) if upper else L
-    return _triangular(mh(low), _triangular(low, B, False, True, False), True, True, False)
+    adjoint = np.conj(low.swapaxes(-1, -2))
+    if upper:
+        low, adjoint = adjoint, low
+    return K.solve_triangular(adjoint, K.solve_triangular(low, b, False, True, False), True, True, False)
 
 
-@composite("cholesky_inverse(T L, bool upper=False)", out=True)
-def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803
+def _cholesky_inverse_grad(g: Tensor, L: Tensor, upper: bool, out: Tensor) -> Tensor:  # noqa: N803
+    mid = matmul(out, matmul(g + mh(g), out))
+    return -matmul(L, mid) if upper else -matmul(mid, L)
+
+
+@op(
+    "cholesky_inverse(T L, bool upper=False)",
+    out=True,
+    grad={"L": lambda g, L, upper, out: _cholesky_inverse_grad(g, L, upper, out)},  # noqa: N803
+)
+def cholesky_inverse(low: np.ndarray, upper: bool = False) -> np.ndarray:
     """Inverse of A from its Cholesky factor."""
-    eye = wrap(np.eye(L.shape[-1], dtype=L.a.dtype)).expand(L.shape)
-    return cholesky_solve(eye, L, upper)
+    K.square("cholesky_inverse", low)
+    adjoint = np.conj(low.swapaxes(-1, -2))
+    if upper:
+        low, adjoint = adjoint, low
+    eye = np.eye(low.shape[-1], dtype=low.dtype)
+    return K.solve_triangular(adjoint, K.solve_triangular(low, eye, False, True, False), True, True, False)
 
 
 @composite("lu_solve(T LU, T pivots, T B, *, bool left=True, bool adjoint=False)", ns="linalg", out=True)
@@ -443,7 +474,7 @@ def matrix_power(A: Tensor, n: int) -> Tensor:  # noqa: N803
     )
     n = to_int(n)
     if n == 0:
-        return wrap(np.broadcast_to(np.eye(A.shape[-1], dtype=A.a.dtype), A.a.shape).copy())
+        return A.masked_fill(wrap(np.ones((), bool)), 0) + wrap(np.eye(A.shape[-1], dtype=A.a.dtype))
     base = inv(A) if n < 0 else A
     n = abs(n)
     r: Tensor | None = None
@@ -492,27 +523,12 @@ def linalg_vander(x: Tensor, *, N: Any = None) -> Tensor:  # noqa: N803
     """Powers 0, 1, ... of the elements, along a new last dimension."""
     from mindtorch.ops.scan import cumprod
 
-    check(x.a.ndim > 0, RuntimeError, "linalg.vander: x must have at least 1 dimension")
+    x = x.reshape((1,)) if x.a.ndim == 0 else x
     n = x.shape[-1] if N is None else to_int(N)
     check(n > 1, RuntimeError, f"N must be greater than 1, but got {n}")
     body = cumprod(x.unsqueeze(-1).expand((*x.shape, n - 1)), -1)
     one = body.new_ones((*x.shape, 1))
     return SPACES["torch"]["cat"]([one, body], -1)
-
-
-@composite("vander(T x, any N=None, bool increasing=False)", ns="torch")
-def vander(x: Tensor, N: Any = None, increasing: bool = False) -> Tensor:  # noqa: N803
-    """Vandermonde matrix of a vector, powers decreasing unless ``increasing``."""
-    check(x.a.ndim == 1, RuntimeError, "vander() expects a one-dimensional tensor.")
-    n = x.shape[0] if N is None else to_int(N)
-    check(n >= 0, RuntimeError, f"N must be non-negative, got {n}")
-    wide = x.to(D.int64) if x.dtype.category < D.FLOAT else x
-    columns = [wide.new_ones(wide.shape)] if n else []
-    while len(columns) < n:
-        columns.append(columns[-1] * wide)
-    if not columns:
-        return wide.new_empty((wide.shape[0], 0))
-    return SPACES["torch"]["stack"](columns if increasing else columns[::-1], -1)
 
 
 @composite("diagonal(T A, *, int offset=0, int dim1=-2, int dim2=-1)", ns="linalg")

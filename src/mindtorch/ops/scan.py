@@ -115,11 +115,11 @@ def diff(input: Tensor, n: int = 1, dim: Any = -1, prepend: Any = None, append: 
     check(input.a.ndim > 0, RuntimeError, "diff expects input to be at least one-dimensional")
     check(n >= 0, RuntimeError, f"order must be non-negative but got {n}")
     d = wrap_dim(to_int(dim), input.a.ndim)
+    if n == 0:
+        return input.clone()
     parts = [t for t in (prepend, input, append) if t is not None]
     if len(parts) > 1:
         input = SPACES["torch"]["cat"](parts, d)
-    if n == 0:
-        return input.clone()
     for _ in range(min(n, input.shape[d])):
         m = max(input.shape[d] - 1, 0)
         first, second = input.narrow(d, 0, m), input.narrow(d, input.shape[d] - m, m)

@@ -11,6 +11,7 @@ from mindtorch.core import dtype as D
 from mindtorch.core.errors import check
 from mindtorch.core.tensor import Tensor, wrap
 from mindtorch.engine.host import special as K
+from mindtorch.ops import pointwise_unary as _unary  # noqa: F401 - its rows get names here
 from mindtorch.ops.table import alias, composite, op
 
 _TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
@@ -208,8 +209,6 @@ for _name, _kernel in (
 
 
 # ------------------------------------------------------------------------------------------ names shared with torch
-def share_names() -> None:
-    """Give ``torch.special`` its names for functions that other families own. Called once all families are loaded."""
-    for name, target in (("exp2", "exp2"), ("expm1", "expm1"), ("log1p", "log1p"), ("sinc", "sinc"), ("round", "round")):
-        alias(name, target, ns="special")
-    alias("expit", "sigmoid", ns="special")
+for _name in ("exp2", "expm1", "log1p", "sinc", "round"):
+    alias(_name, _name, ns="special")
+alias("expit", "sigmoid", ns="special")
