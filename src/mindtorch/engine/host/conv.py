@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mindtorch.engine.host.jit import fused, threads_for
+from mindtorch.engine.host.jit import fused
 
+# im2col stays on one thread: its OpenMP threads would spin against the ones of the BLAS product that follows (2x slower)
 BLOCK = 1 << 19
 """Elements of one im2col block: 2 MB of float32 stay in the second-level cache."""
 MIN_COLUMNS = 256
 """Columns below which a product no longer amortises the packing of the weights."""
 DIRECT_COLUMNS = 64
 """Output positions per image from which a 1x1 convolution is one product per image."""
-PARALLEL = 1 << 18
 
 
 class Geometry(NamedTuple):
@@ -40,7 +40,7 @@ def span(taps: int, out: int, size: int, stride: int, low: int) -> tuple[int, in
     return min(first, last), last
 
 
-def _im2col_numpy(x, col, n0, c0, r0, sh, sw, ph, pw, dh, dw, threads):  # type: ignore[no-untyped-def]
+def _im2col_numpy(x, col, n0, c0, r0, sh, sw, ph, pw, dh, dw):  # type: ignore[no-untyped-def]
     height, width = x.shape[2:]
     channels, kh, kw, m, rows, ow = col.shape
     images = x[n0 : n0 + m, c0 : c0 + channels]
@@ -58,12 +58,12 @@ def _im2col_numpy(x, col, n0, c0, r0, sh, sw, ph, pw, dh, dw, threads):  # type:
                 part[:, :, a:b, p:q] = src.swapaxes(0, 1)
 
 
-@fused(_im2col_numpy, parallel=True)
-def im2col(x, col, n0, c0, r0, sh, sw, ph, pw, dh, dw, threads):  # type: ignore[no-untyped-def]
+@fused(_im2col_numpy)
+def im2col(x, col, n0, c0, r0, sh, sw, ph, pw, dh, dw):  # type: ignore[no-untyped-def]
     """col (C, kh, kw, m, rows, ow) from images n0.. of x, channels c0.., output rows r0..; zeros outside."""
     height, width = x.shape[2], x.shape[3]
     channels, kh, kw, m, rows, ow = col.shape
-    for c in prange(channels):  # noqa: F821
+    for c in range(channels):
         for i in range(kh):
             for j in range(kw):
                 off = j * dw - pw
@@ -97,7 +97,7 @@ def im2col(x, col, n0, c0, r0, sh, sw, ph, pw, dh, dw, threads):  # type: ignore
                                 dst[q] = src[q * sw]
 
 
-def _col2im_numpy(col, x, n0, c0, r0, sh, sw, ph, pw, dh, dw, threads):  # type: ignore[no-untyped-def]
+def _col2im_numpy(col, x, n0, c0, r0, sh, sw, ph, pw, dh, dw):  # type: ignore[no-untyped-def]
     height, width = x.shape[2:]
     channels, kh, kw, m, rows, ow = col.shape
     images = x[n0 : n0 + m, c0 : c0 + channels]
@@ -112,12 +112,12 @@ def _col2im_numpy(col, x, n0, c0, r0, sh, sw, ph, pw, dh, dw, threads):  # type:
                 dst += col[:, i, j, :, a:b, p:q].swapaxes(0, 1)
 
 
-@fused(_col2im_numpy, parallel=True)
-def col2im(col, x, n0, c0, r0, sh, sw, ph, pw, dh, dw, threads):  # type: ignore[no-untyped-def]
+@fused(_col2im_numpy)
+def col2im(col, x, n0, c0, r0, sh, sw, ph, pw, dh, dw):  # type: ignore[no-untyped-def]
     """Adds col (C, kh, kw, m, rows, ow) into images n0.. of x: the transpose of ``im2col``."""
     height, width = x.shape[2], x.shape[3]
     channels, kh, kw, m, rows, ow = col.shape
-    for c in prange(channels):  # noqa: F821
+    for c in range(channels):
         for i in range(kh):
             for j in range(kw):
                 off = j * dw - pw
@@ -174,10 +174,6 @@ def _picked(x: np.ndarray, stride: tuple[int, int], oh: int, ow: int) -> np.ndar
     return np.ascontiguousarray(x[:, :, : (oh - 1) * stride[0] + 1 : stride[0], : (ow - 1) * stride[1] + 1 : stride[1]])
 
 
-def _threads(col: np.ndarray) -> int:
-    return threads_for(col.size, PARALLEL)
-
-
 # ------------------------------------------------------------------------------------------ the three kernels
 def forward(x: np.ndarray, w: np.ndarray, b: np.ndarray | None, geo: Geometry, size: tuple[int, int]) -> np.ndarray:
     """Convolution of x (N, C, H, W) with w (O, C/groups, kh, kw) plus bias (O,): (N, O, *size)."""
@@ -213,7 +209,7 @@ def _forward_group(
     for first, m, r0, rows in blocks:
         columns = m * rows * ow
         col = buffer[: depth * columns]
-        im2col(x, col.reshape(c, kh, kw, m, rows, ow), first, group * c, r0, *geo.stride, *geo.low, *geo.dilation, _threads(col))
+        im2col(x, col.reshape(c, kh, kw, m, rows, ow), first, group * c, r0, *geo.stride, *geo.low, *geo.dilation)
         col = col.reshape(depth, columns)
         if m == 1:
             dst = out[first].reshape(o, oh * ow)[:, r0 * ow : r0 * ow + columns]
@@ -270,7 +266,7 @@ def _input_grad_group(g: np.ndarray, w: np.ndarray, geo: Geometry, group: int, d
         col = buffer[: depth * columns]
         np.matmul(wt, _rows_of(g, first, m, r0, rows), out=col.reshape(depth, columns))
         block = col.reshape(c, kh, kw, m, rows, ow)
-        col2im(block, dx, first, group * c, r0, *geo.stride, *geo.low, *geo.dilation, _threads(col))
+        col2im(block, dx, first, group * c, r0, *geo.stride, *geo.low, *geo.dilation)
 
 
 def weight_grad(g: np.ndarray, x: np.ndarray, geo: Geometry, kernel: tuple[int, int]) -> np.ndarray:
@@ -301,7 +297,7 @@ def _weight_grad_group(g: np.ndarray, x: np.ndarray, geo: Geometry, group: int, 
     for index, (first, m, r0, rows) in enumerate(blocks):
         columns = m * rows * ow
         col = buffer[: depth * columns]
-        im2col(x, col.reshape(c, kh, kw, m, rows, ow), first, group * c, r0, *geo.stride, *geo.low, *geo.dilation, _threads(col))
+        im2col(x, col.reshape(c, kh, kw, m, rows, ow), first, group * c, r0, *geo.stride, *geo.low, *geo.dilation)
         col = col.reshape(depth, columns)
         lhs = _rows_of(g, first, m, r0, rows)
         if index == 0:

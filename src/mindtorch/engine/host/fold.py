@@ -27,7 +27,7 @@ def unfold(x: np.ndarray, kernel: Pair, dilation: Pair, padding: Pair, stride: P
     rows, ow = blocks(x.shape[2:], kernel, dilation, padding, stride)
     col = np.empty((n, c, *kernel, 1, rows, ow), x.dtype)
     for i in range(n):
-        im2col(x, col[i], i, 0, 0, *stride, *padding, *dilation, 1)
+        im2col(x, col[i], i, 0, 0, *stride, *padding, *dilation)
     return col.reshape(n, c * kernel[0] * kernel[1], rows * ow)
 
 
@@ -39,5 +39,5 @@ def fold(col: np.ndarray, size: Pair, kernel: Pair, dilation: Pair, padding: Pai
     parts = np.ascontiguousarray(col).reshape(n, c, *kernel, 1, rows, ow)
     x = np.zeros((n, c, *size), col.dtype)
     for i in range(n):
-        col2im(parts[i], x, i, 0, 0, *stride, *padding, *dilation, 1)
+        col2im(parts[i], x, i, 0, 0, *stride, *padding, *dilation)
     return x
