@@ -169,51 +169,72 @@ def _blocks32(st: np.ndarray, out: np.ndarray, mean: Any, std: Any) -> None:
             part[:] = _fma(part, std, mean)
 
 
-@fused(_blocks32, helpers=HELPERS, weight=8)
+def cephes_radius(x):  # type: ignore[no-untyped-def]
+    """sqrt(-2 log(x)) of a float32 in (0, 1]; inside fused kernels only."""
+    bits = f2i(x)  # noqa: F821 - predefined
+    e = F(np.int32((bits >> np.int32(23)) - np.int32(126)))
+    x = i2f(np.int32((bits & np.int32(0x7FFFFF)) | np.int32(0x3F000000)))  # noqa: F821
+    low = x < SQRT_HALF
+    e = e - F(1.0) if low else e
+    x = (x - F(1.0)) + x if low else x - F(1.0)
+    z = x * x
+    y = fma32(LOG_P[0], x, LOG_P[1])  # noqa: F821
+    y = fma32(y, x, LOG_P[2])  # noqa: F821
+    y = fma32(y, x, LOG_P[3])  # noqa: F821
+    y = fma32(y, x, LOG_P[4])  # noqa: F821
+    y = fma32(y, x, LOG_P[5])  # noqa: F821
+    y = fma32(y, x, LOG_P[6])  # noqa: F821
+    y = fma32(y, x, LOG_P[7])  # noqa: F821
+    y = fma32(y, x, LOG_P[8])  # noqa: F821
+    y = fma32(y * x, z, e * LOG_Q1) - z * F(0.5)  # noqa: F821
+    return math.sqrt(F(-2.0) * ((x + y) + e * LOG_Q2))
+
+
+def cephes_sincos(x):  # type: ignore[no-untyped-def]
+    """(sin, cos) of a float32 in [0, 2 pi); inside fused kernels only."""
+    k = np.int32(np.int32(np.int32(x * FOUR_OVER_PI) + np.int32(1)) & np.int32(-2))
+    y = F(k)
+    x = fma32(y, REDUCE[0], x)  # noqa: F821
+    x = fma32(y, REDUCE[1], x)  # noqa: F821
+    x = fma32(y, REDUCE[2], x)  # noqa: F821
+    z = x * x
+    y = fma32(fma32(COS_P[0], z, COS_P[1]), z, COS_P[2]) * z  # noqa: F821
+    c = fma32(y, z, z * F(-0.5)) + F(1.0)  # noqa: F821
+    y = fma32(fma32(SIN_P[0], z, SIN_P[1]), z, SIN_P[2]) * z  # noqa: F821
+    s = fma32(y, x, x)  # noqa: F821
+    swap = np.int32(k & np.int32(2)) != np.int32(0)
+    sin = c if swap else s
+    cos = s if swap else c
+    sin = -sin if np.int32(k & np.int32(4)) != np.int32(0) else sin
+    cos = cos if np.int32(np.int32(k - np.int32(2)) & np.int32(4)) != np.int32(0) else -cos
+    return sin, cos
+
+
+@fused(_blocks32, helpers=(*HELPERS, cephes_radius, cephes_sincos), weight=8)
 def _cephes32(st, out, mean, std):  # type: ignore[no-untyped-def]
+    # long unit-stride loops over scratch arrays: LLVM vectorises these, not the blocks of 8 in place
     buf = np.empty(8192, np.uint32)
+    radius = np.empty(4096, np.float32)
+    angle = np.empty(4096, np.float32)
     total = out.size
     for start in range(0, total, 8192):
         m = min(8192, total - start)
         words(st, buf, m)  # noqa: F821 - helper
         for b in range(0, m, 16):
             for j in range(8):
-                u = F(1.0) - F(np.int32(buf[b + j] & np.uint32(0xFFFFFF))) * F(5.9604644775390625e-08)
-                bits = f2i(u)  # noqa: F821
-                e = F((bits >> np.int32(23)) - np.int32(126))
-                x = i2f((bits & np.int32(0x7FFFFF)) | np.int32(0x3F000000))  # noqa: F821
-                low = x < SQRT_HALF
-                e = e - F(1.0) if low else e
-                x = (x - F(1.0)) + x if low else x - F(1.0)
-                z = x * x
-                y = fma32(LOG_P[0], x, LOG_P[1])  # noqa: F821
-                y = fma32(y, x, LOG_P[2])  # noqa: F821
-                y = fma32(y, x, LOG_P[3])  # noqa: F821
-                y = fma32(y, x, LOG_P[4])  # noqa: F821
-                y = fma32(y, x, LOG_P[5])  # noqa: F821
-                y = fma32(y, x, LOG_P[6])  # noqa: F821
-                y = fma32(y, x, LOG_P[7])  # noqa: F821
-                y = fma32(y, x, LOG_P[8])  # noqa: F821
-                y = fma32(y * x, z, e * LOG_Q1) - z * F(0.5)  # noqa: F821
-                r = math.sqrt(F(-2.0) * ((x + y) + e * LOG_Q2))
-                x = F(np.int32(buf[b + 8 + j] & np.uint32(0xFFFFFF))) * F(5.9604644775390625e-08) * F(TWO_PI)
-                k = (np.int32(x * FOUR_OVER_PI) + np.int32(1)) & np.int32(-2)
-                y = F(k)
-                x = fma32(y, REDUCE[0], x)  # noqa: F821
-                x = fma32(y, REDUCE[1], x)  # noqa: F821
-                x = fma32(y, REDUCE[2], x)  # noqa: F821
-                z = x * x
-                y = fma32(fma32(COS_P[0], z, COS_P[1]), z, COS_P[2]) * z  # noqa: F821
-                c = fma32(y, z, z * F(-0.5)) + F(1.0)  # noqa: F821
-                y = fma32(fma32(SIN_P[0], z, SIN_P[1]), z, SIN_P[2]) * z  # noqa: F821
-                s = fma32(y, x, x)  # noqa: F821
-                swap = (k & np.int32(2)) != 0
-                sin = c if swap else s
-                cos = s if swap else c
-                sin = -sin if (k & np.int32(4)) != 0 else sin
-                cos = cos if ((k - np.int32(2)) & np.int32(4)) != 0 else -cos
-                out[start + b + j] = fma32(r * cos, std, mean)  # noqa: F821
-                out[start + b + 8 + j] = fma32(r * sin, std, mean)  # noqa: F821
+                radius[(b >> 1) + j] = F(np.int32(buf[b + j] & np.uint32(0xFFFFFF)))
+                angle[(b >> 1) + j] = F(np.int32(buf[b + 8 + j] & np.uint32(0xFFFFFF)))
+        for i in range(m >> 1):
+            radius[i] = cephes_radius(F(1.0) - radius[i] * F(5.9604644775390625e-08))
+        for i in range(m >> 1):
+            r = radius[i]
+            sin, cos = cephes_sincos(angle[i] * F(5.9604644775390625e-08) * F(TWO_PI))
+            radius[i] = fma32(r * cos, std, mean)  # noqa: F821
+            angle[i] = fma32(r * sin, std, mean)  # noqa: F821
+        for b in range(0, m, 16):
+            for j in range(8):
+                out[start + b + j] = radius[(b >> 1) + j]
+                out[start + b + 8 + j] = angle[(b >> 1) + j]
 
 
 @fused(_blocks32, helpers=HELPERS, weight=8, exact=True)
