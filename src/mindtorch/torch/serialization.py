@@ -116,7 +116,7 @@ def clear_safe_globals() -> None:
     _user_globals.clear()
 
 
-class safe_globals:  # noqa: N801 - public name
+class safe_globals:
     """`add_safe_globals` inside a ``with``."""
 
     def __init__(self, safe_globals: list[Any]) -> None:
@@ -126,7 +126,7 @@ class safe_globals:  # noqa: N801 - public name
         self.before = get_safe_globals()
         add_safe_globals(self.safe_globals)
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         _user_globals[:] = self.before
 
 

@@ -1,0 +1,30 @@
+"""PyTorch programs on MindSpore: ``import mindtorch.torch as torch``, or ``python -m mindtorch train.py`` unchanged."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "1.0.0"
+
+_SWITCH = ("torch_disable", "torch_enable", "torch_pop")
+_ROOMS = ("torch", "torchvision", "torchaudio", "tools")
+
+__all__ = ["__version__", "tools", "torch", "torch_disable", "torch_enable", "torch_pop", "torchvision"]
+
+
+def __getattr__(name: str) -> Any:
+    # Nothing heavy is imported until it is asked for: the command line and DataLoader workers start through here.
+    if name in _SWITCH:
+        return getattr(importlib.import_module("mindtorch.cli.switch"), name)
+    if name in _ROOMS:
+        try:
+            return importlib.import_module(f"mindtorch.{name}")
+        except ModuleNotFoundError as e:
+            if e.name != f"mindtorch.{name}":
+                raise
+    raise AttributeError(f"module 'mindtorch' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

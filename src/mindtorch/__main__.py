@@ -1,0 +1,13 @@
+"""``python -m mindtorch``: see `mindtorch.cli`."""
+
+import sys
+
+# python -m has put the current folder first: a program beside a file named like a standard module must not hide it from us.
+_first = None if sys.flags.safe_path else sys.path.pop(0)
+
+from mindtorch.cli.main import main  # noqa: E402
+
+if __name__ == "__main__":
+    if _first is not None:
+        sys.path.insert(0, _first)
+    main()

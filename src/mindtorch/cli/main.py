@@ -1,0 +1,92 @@
+"""The command line of ``python -m mindtorch``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import platform
+import sys
+
+from mindtorch.cli import run, switch
+
+COMMANDS = {"env": ("mindtorch.cli.main", "env", "print the versions of everything involved")}
+"""Small commands: name -> (module, function taking the rest of the arguments, one line of help)."""
+
+_USAGE = """python -m mindtorch SCRIPT.py [ARGS ...]
+       python -m mindtorch -m MODULE [ARGS ...]
+       python -m mindtorch -c PROGRAM [ARGS ...]
+       python -m mindtorch COMMAND [ARGS ...]"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the options before the program."""
+    commands = "\n".join(f"  {name:10} {text}" for name, (_, _, text) in COMMANDS.items())
+    p = argparse.ArgumentParser(
+        prog="python -m mindtorch",
+        usage=_USAGE,
+        description="Run a PyTorch program on MindSpore: in it, and in the processes it starts, torch and torchvision "
+        "mean mindtorch.",
+        epilog=f"commands:\n{commands}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    p.add_argument("--version", action="version", version=f"mindtorch {importlib.import_module('mindtorch').__version__}")
+    p.add_argument("-m", dest="module", metavar="MODULE", help="run a module, as python -m does")
+    p.add_argument("-c", dest="command", metavar="PROGRAM", help="run program text, as python -c does")
+    p.add_argument("script", nargs="?", help="the program; everything behind it is its own")
+    return p
+
+
+def _split(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Our own options, and the program's: the program starts behind the first positional, -m X or -c X."""
+    for i, word in enumerate(argv):
+        if word in ("-m", "-c"):
+            return argv[: i + 2], argv[i + 2 :]
+        if not word.startswith("-"):
+            return argv[: i + 1], argv[i + 1 :]
+    return argv, []
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Parse ``argv`` (``sys.argv`` by default) and run what it names."""
+    own, rest = _split(sys.argv[1:] if argv is None else list(argv))
+    p = parser()
+    options = p.parse_args(own)
+    if options.script in COMMANDS and not os.path.exists(options.script):
+        module, function, _ = COMMANDS[options.script]
+        raise SystemExit(getattr(importlib.import_module(module), function)(rest))
+    if options.module is None and options.command is None and options.script is None:
+        p.print_help(sys.stderr)
+        raise SystemExit(2)
+    switch.install()
+    switch.inherit()
+    if options.module is not None:
+        run.module(options.module, rest)
+    elif options.command is not None:
+        run.command(options.command, rest)
+    else:
+        run.script(options.script, rest)
+
+
+def env(args: list[str]) -> int:
+    """Print versions: mindtorch, the PyTorch it follows, MindSpore, NumPy and the rest."""
+    from importlib import metadata
+
+    from mindtorch import __version__
+
+    if args:
+        print(f"python -m mindtorch env takes no arguments, got {' '.join(args)}", file=sys.stderr)
+        return 2
+    print(f"mindtorch    {__version__} ({os.path.dirname(os.path.dirname(os.path.abspath(__file__)))})")
+    print(f"behaves as   torch {switch.VERSIONS['torch']}")
+    print(f"python       {platform.python_version()} ({sys.executable})")
+    print(f"platform     {platform.platform()}, {os.cpu_count()} cpus")
+    for name in ("mindspore", "numpy", "ml_dtypes", "numba", "scipy", "pillow", "torch", "torchvision"):
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            version = "not installed"
+        print(f"{name:12} {version}")
+    for name in sorted(k for k in os.environ if k.startswith(("MINDTORCH_", "MSA_"))):
+        print(f"{name}={os.environ[name]}")
+    return 0
