@@ -25,6 +25,8 @@ LOAD_WORK = 4_000_000
 """Elements all fused kernels together must have processed before numba is loaded."""
 KERNEL_WORK = 400_000
 """Elements one kernel must have processed before it is compiled."""
+CALL_WORK = 1_000
+"""What a call counts beside its elements: NumPy's several calls cost more than one compiled call even on tiny arrays."""
 PARALLEL_MIN = 131_072
 """Elements below which a transcendental or row kernel stays on one thread."""
 
@@ -236,6 +238,7 @@ class Fused:
         global _work
         if self.fallback is self.source or _off:
             return False
+        work += CALL_WORK
         self.seen += work
         _work += work
         if not _eager and (_work < LOAD_WORK or self.seen < KERNEL_WORK):

@@ -1,0 +1,59 @@
+"""``torch.random``: the default generator by functions, and ``fork_rng``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator as Iter
+from collections.abc import Iterable
+from typing import Any
+
+from mindtorch.core.generator import (
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+
+__all__ = [
+    "default_generator",
+    "fork_rng",
+    "get_rng_state",
+    "initial_seed",
+    "manual_seed",
+    "seed",
+    "set_rng_state",
+    "thread_safe_generator",
+]
+
+
+@contextlib.contextmanager
+def fork_rng(
+    devices: Iterable[Any] | None = None,
+    enabled: bool = True,
+    _caller: str = "fork_rng",
+    _devices_kw: str = "devices",
+    device_type: str = "cuda",
+) -> Iter[None, None, None]:
+    """Put the default generator back on exit. RuntimeError when ``devices`` names accelerators, of which there are none."""
+    if not enabled:
+        yield
+        return
+    wanted = list(devices or ())
+    if wanted:
+        raise RuntimeError(
+            f"{_caller}: argument '{_devices_kw}' is {wanted} (device_type={device_type!r}), but this process has no "
+            "accelerator; leave it out to fork the CPU generator"
+        )
+    state = default_generator.stream.state()
+    try:
+        yield
+    finally:
+        default_generator.stream.restore(state)
+
+
+def thread_safe_generator() -> Generator | None:
+    """The generator of the calling DataLoader worker thread; None in the main thread, meaning the default one."""
+    return None
