@@ -88,7 +88,7 @@ class SafeUnpickler:
                 raise UnpicklingError(f"pickle opcode {code!r} is not allowed in a checkpoint")
             try:
                 step(self)
-            except (IndexError, KeyError) as e:
+            except (IndexError, KeyError, ValueError) as e:
                 raise UnpicklingError(f"the pickle is broken at opcode {code!r}: {type(e).__name__} {e}") from None
 
     # ------------------------------------------------------------------------------------ helpers of the steps

@@ -110,5 +110,5 @@ def strided(
     flat = data[: count * dtype.itemsize].view(dtype)
     bytes_stride = tuple(s * dtype.itemsize for s in stride)
     if empty:
-        return np.lib.stride_tricks.as_strided(flat[:0], size, bytes_stride)
+        return np.ndarray(size, dtype, buffer=data[:0], strides=bytes_stride)
     return np.ndarray(size, dtype, buffer=flat, offset=offset * dtype.itemsize, strides=bytes_stride)
