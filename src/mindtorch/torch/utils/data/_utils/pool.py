@@ -15,7 +15,7 @@ from typing import Any
 
 from . import transport
 from .failure import Failure
-from .worker import EndOfData, Job, open_ends, process_name, worker_main
+from .worker import EndOfData, Job, open_ends, worker_main
 
 _GRACE = 5.0
 """Seconds a worker may take to end by itself."""
@@ -110,7 +110,7 @@ class Pool:
             forked=forked,
         )
         open_ends.add(ours)
-        process = context.Process(target=worker_main, args=(job, theirs), name=process_name(i), daemon=True)
+        process = context.Process(target=worker_main, args=(job, theirs), name=f"mindtorch-worker-{i}", daemon=True)
         self.workers.append(_Worker(process, ours))
         try:
             process.start()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import queue
 import random
-import sys
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -192,34 +191,3 @@ def _reply(conn: Any, message: tuple, where: str) -> None:
         raise
     except Exception as e:
         transport.send(conn, (*message[:2], Failure(e, where)))
-
-
-class SwitchedName(str):
-    """The name of a spawned process, which on its way into the child also turns the import switch on.
-
-    A spawned child imports the user's main script before it unpickles the worker's arguments; its name comes earlier.
-    """
-
-    state: Any
-
-    def __reduce__(self) -> Any:
-        return _named, (str(self), self.state)
-
-
-def _named(name: str, state: Any) -> str:
-    from mindtorch.cli import switch
-
-    switch.enable_in_child(state)
-    return name
-
-
-def process_name(worker_id: int) -> str:
-    """A name for worker ``worker_id``; carries the import switch when ``python -m mindtorch`` has turned it on."""
-    name = f"mindtorch-worker-{worker_id}"
-    switch = sys.modules.get("mindtorch.cli.switch")
-    state = switch.state_for_child() if switch is not None and hasattr(switch, "state_for_child") else None
-    if state is None:
-        return name
-    named = SwitchedName(name)
-    named.state = state
-    return named
