@@ -121,7 +121,9 @@ def _input_grad2d(g: np.ndarray, w: np.ndarray, geo: Geometry, size: Ints) -> np
         return device.input_grad(g, w, geo.stride, pads, geo.dilation, geo.groups, shape)
     channels = geo.groups * w.shape[1]
     depthwise = geo.groups > 1 and w.shape[1] == 1
-    if depthwise or (geo.stride == (1, 1) and _is_direct(w.shape[0], w.shape[0] // geo.groups, channels, geo.groups, kernel)):
+    if depthwise or (
+        geo.stride == (1, 1) and _is_direct(w.shape[0], w.shape[0] // geo.groups, channels, geo.groups, kernel)
+    ):
         return direct.input_grad(g, w, geo, shape)
     return conv.input_grad(g, w, geo, shape)
 

@@ -218,7 +218,7 @@ def _shapes(input: Tensor, weight: Tensor, bias: Tensor | None, pads: Ints, dila
         f"expected weight of {d + 2} dimensions to match the convolution dimensions, but got weight of size {list(w)}",
     )
     check(
-        w[0] % groups == 0 and w[0] >= groups or w[0] == 0,
+        (w[0] % groups == 0 and w[0] >= groups) or w[0] == 0,
         RuntimeError,
         f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
         f"but got weight of size [{list(w)}] instead",
@@ -280,9 +280,7 @@ def _conv(
 def _conv_row(d: int) -> Any:
     name = f"conv{d}d"
 
-    def conv(
-        input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
-    ) -> Any:
+    def conv(input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
         return _conv(d, input, weight, bias, stride, padding, dilation, groups, name)
 
     conv.__name__ = name
@@ -315,8 +313,8 @@ def _transpose_shapes(x: Ints, w: Ints, bias: Any, groups: int) -> None:
     check(
         bias is None or bias.a.shape == (w[1] * groups,),
         RuntimeError,
-        f"Given transposed=1, weight of size {list(w)}, expected bias to be 1-dimensional with {w[1] * groups} elements, "
-        f"but got bias of size {list(bias.a.shape) if bias is not None else None} instead",
+        f"Given transposed=1, weight of size {list(w)}, expected bias to be 1-dimensional with {w[1] * groups} "
+        f"elements, but got bias of size {list(bias.a.shape) if bias is not None else None} instead",
     )
 
 
@@ -410,9 +408,9 @@ def convolution(
 ) -> Any:
     """Convolution or transposed convolution over as many dimensions as the weight has."""
     d = weight.a.ndim - 2
-    check(1 <= d <= 3, RuntimeError, f"convolution: weight must have 3 to 5 dimensions, got size {list(weight.a.shape)}")
+    check(
+        1 <= d <= 3, RuntimeError, f"convolution: weight must have 3 to 5 dimensions, got size {list(weight.a.shape)}"
+    )
     if transposed:
-        return _conv_transpose(
-            d, input, weight, bias, stride, padding, output_padding, groups, dilation, "convolution"
-        )
+        return _conv_transpose(d, input, weight, bias, stride, padding, output_padding, groups, dilation, "convolution")
     return _conv(d, input, weight, bias, stride, padding, dilation, groups, "convolution")

@@ -115,9 +115,7 @@ def _check_indexed(shape: Ints, pads: Ints, mode: str) -> None:
                 f"padding ({low}, {high}) at dimension {axis} of input {list(shape)}",
             )
         elif mode == "circular":
-            check(
-                low <= n and high <= n, RuntimeError, "Padding value causes wrapping around more than once."
-            )
+            check(low <= n and high <= n, RuntimeError, "Padding value causes wrapping around more than once.")
         check(
             n + low + high >= 1,
             RuntimeError,
@@ -127,7 +125,7 @@ def _check_indexed(shape: Ints, pads: Ints, mode: str) -> None:
 
 @composite("pad(T input, any pad, str mode='constant', any value=None)", ns="F")
 def pad(input: Any, pad: Any, mode: str, value: Any) -> Any:
-    """``pad`` holds (low, high) of the last dimension, then of the one before; modes constant, reflect, replicate, circular."""
+    """``pad``: (low, high) of the last dimension, then of the one before; constant, reflect, replicate or circular."""
     pads = to_ints(pad)
     check(len(pads) % 2 == 0, RuntimeError, "Padding length must be divisible by 2")
     if mode == "constant":
@@ -189,8 +187,8 @@ def unfold(input: Any, kernel_size: Any, dilation: Any, padding: Any, stride: An
     """Every block of (N, C, H, W) as a column: (N, C * kh * kw, blocks)."""
     kernel, spread, pads, steps = _block_args(kernel_size, dilation, padding, stride, "unfold")
     kind = input.a.dtype.kind
-    if kind in "biu":
-        names = {"int64": "Long", "int32": "Int", "uint8": "Byte", "int16": "Short", "int8": "Char", "bool": "Bool"}
+    if kind in "iu":
+        names = {"int64": "Long", "int32": "Int", "uint8": "Byte", "int16": "Short", "int8": "Char"}
         raise NotImplementedError(f"\"im2col_out_cpu\" not implemented for '{names.get(input.a.dtype.name, kind)}'")
     batched = input.a.ndim == 4
     check(
@@ -299,7 +297,9 @@ def channel_shuffle(input: Any, groups: int) -> Any:
     """Channels (N, g * c, *) regrouped as (N, c * g, *)."""
     shape = input.a.shape
     check(
-        len(shape) > 2, RuntimeError, f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(shape)}"
+        len(shape) > 2,
+        RuntimeError,
+        f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(shape)}",
     )
     groups = _factor(groups, "channel_shuffle")
     check(

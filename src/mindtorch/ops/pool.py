@@ -74,9 +74,7 @@ _MAX = {
 
 
 @op(f"max_pool_values(T input, {_WINDOW})", ns="_C", half="f32")
-def max_pool_values(
-    a: np.ndarray, size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints
-) -> np.ndarray:
+def max_pool_values(a: np.ndarray, size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> np.ndarray:
     """Maxima without their positions, for when no gradient will be asked for."""
     return like(K.max_values(a, size, kernel, stride, padding, dilation), a)
 
@@ -368,9 +366,7 @@ def _avg_pool(
 
 
 def _avg_rows() -> Any:
-    def one(
-        input: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: Any, count_include_pad: Any
-    ) -> Any:
+    def one(input: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: Any, count_include_pad: Any) -> Any:
         """Mean of each window over one dimension."""
         return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None, "avg_pool1d")
 

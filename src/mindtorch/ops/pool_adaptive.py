@@ -174,9 +174,7 @@ def _fractional(
     kernel = _window(kernel_size, d, name, "kernel_size")
     axes = ("time", "height", "width")[-d:]
     for axis, n, o, k in zip(axes, shape[-d:], size, kernel):
-        check(
-            o + k - 1 <= n, RuntimeError, f"{name}(): pool {axis} {k} too large relative to input {axis} {n}"
-        )
+        check(o + k - 1 <= n, RuntimeError, f"{name}(): pool {axis} {k} too large relative to input {axis} {n}")
     if samples is None:
         batch = 1 if len(shape) == d + 1 else shape[0]
         rand = namespace("torch")["rand"]

@@ -55,7 +55,9 @@ _SMOOTH = {
     ("lanczos", 2): "upsample_lanczos2d_aa",
 }
 _FILTER = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
-_ROWS = {(*key, smooth): _row(name, key[1]) for smooth, names in ((0, _PLAIN), (1, _SMOOTH)) for key, name in names.items()}
+_ROWS = {
+    (*key, smooth): _row(name, key[1]) for smooth, names in ((0, _PLAIN), (1, _SMOOTH)) for key, name in names.items()
+}
 
 
 def _grad_rule(g: Any, mode: str, align: bool, scales: Any, antialias: bool, grad_shape: Any, size: Ints) -> Any:
@@ -96,8 +98,8 @@ def _output_size(input: Any, size: Any, scale_factor: Any, recompute: Any) -> tu
         check(
             len(sizes) == d,
             ValueError,
-            "Input and output must have the same number of spatial dimensions, but got input with spatial dimensions of "
-            f"{list(before)} and output size of {size}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and "
+            "Input and output must have the same number of spatial dimensions, but got input with spatial dimensions "
+            f"of {list(before)} and output size of {size}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and "
             "output size in (o1, o2, ...,oK) format.",
         )
         check(not recompute, ValueError, "recompute_scale_factor is not meaningful with an explicit size.")
@@ -108,9 +110,9 @@ def _output_size(input: Any, size: Any, scale_factor: Any, recompute: Any) -> tu
     check(
         len(factors) == d,
         ValueError,
-        "Input and scale_factor must have the same number of spatial dimensions, but got input with spatial dimensions of "
-        f"{list(before)} and scale_factor of shape {scale_factor}. Please provide input tensor in (N, C, d1, d2, ...,dK) "
-        "format and scale_factor in (s1, s2, ...,sK) format.",
+        "Input and scale_factor must have the same number of spatial dimensions, but got input with spatial "
+        f"dimensions of {list(before)} and scale_factor of shape {scale_factor}. Please provide input tensor in "
+        "(N, C, d1, d2, ...,dK) format and scale_factor in (s1, s2, ...,sK) format.",
     )
     out = tuple(int(np.floor(float(n) * f)) for n, f in zip(before, factors))
     return out, (None,) * d if recompute else tuple(factors)
@@ -122,7 +124,8 @@ def _check_input(input: Any, mode: str, antialias: bool, align_corners: Any) -> 
         check(
             align_corners is None,
             ValueError,
-            "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear",
+            "align_corners option can only be set with the interpolating modes: "
+            "linear | bilinear | bicubic | trilinear",
         )
     check(
         not antialias or (mode in ("bilinear", "bicubic", "lanczos") and d == 2),
@@ -132,7 +135,8 @@ def _check_input(input: Any, mode: str, antialias: bool, align_corners: Any) -> 
     known = mode in ("nearest", "area", "nearest-exact") or mode in _NEEDS
     if not 1 <= d <= 3 or not known:
         raise NotImplementedError(
-            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {d + 2}D) for the modes: {_MODES} (got {mode})"
+            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {d + 2}D) for the modes: {_MODES} "
+            f"(got {mode})"
         )
     if mode in _NEEDS and _NEEDS[mode] != d:
         raise NotImplementedError(f"Got {d + 2}D input, but {mode} mode needs {_NEEDS[mode] + 2}D input")
@@ -178,10 +182,18 @@ def _resize(input: Any, out: Ints, mode: str, align: bool, scales: Any, antialia
     if mode == "lanczos":
         check(antialias, ValueError, "Lanczos mode is only supported with antialias=True")
         check(not align, ValueError, "Lanczos mode does not support align_corners=True")
-    if kind.kind in "bic" or (kind.kind == "u" and kind != np.uint8):
+    bytes_ok = mode.startswith("nearest") or d == 2
+    if kind.kind in "bic" or (kind.kind == "u" and (kind != np.uint8 or not bytes_ok)):
         name = _PLAIN.get((mode, d), _SMOOTH.get((mode, d), mode))
         found = str(input.k.dtype).removeprefix("torch.")
-        shown = {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "bool": "Bool"}.get(found, found)
+        shown = {
+            "int64": "Long",
+            "int32": "Int",
+            "int16": "Short",
+            "int8": "Char",
+            "bool": "Bool",
+            "uint8": "Byte",
+        }.get(found, found)
         raise NotImplementedError(f"\"{name}_channels_last\" not implemented for '{shown}'")
     return _ROWS[mode, d, int(antialias)](input, out, _FILTER.get(mode, mode), align, scales, antialias)
 
@@ -309,10 +321,8 @@ _CODES = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
 
 
 @composite("grid_sampler(T input, T grid, int interpolation_mode, int padding_mode, bool align_corners)", ns="torch")
-def grid_sampler(
-    input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> Any:
-    """``grid_sample`` with modes given by number (0 bilinear, 1 nearest, 2 bicubic; 0 zeros, 1 border, 2 reflection)."""
+def grid_sampler(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
+    """``grid_sample`` with modes by number (0 bilinear, 1 nearest, 2 bicubic; 0 zeros, 1 border, 2 reflection)."""
     check(0 <= interpolation_mode < 3, RuntimeError, f"grid_sampler(): unknown interpolation mode {interpolation_mode}")
     check(0 <= padding_mode < 3, RuntimeError, f"grid_sampler(): unknown padding mode {padding_mode}")
     return grid_sample(input, grid, _CODES[0][interpolation_mode], _CODES[1][padding_mode], bool(align_corners))
@@ -346,7 +356,8 @@ def affine_grid(theta: Any, size: Any, align_corners: Any) -> Any:
     d = len(size) - 2
     if d not in (2, 3):
         raise NotImplementedError(
-            f"affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size {size}."
+            "affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. "
+            f"Got size {size}."
         )
     if theta.a.ndim != 3 or theta.a.shape[1:] != (d, d + 1):
         raise ValueError(

@@ -13,7 +13,7 @@ import numpy as np
 
 from mindtorch.engine.host.jit import fused
 
-# im2col stays on one thread: its OpenMP threads would spin against the ones of the BLAS product that follows (2x slower)
+# im2col stays on one thread: its OpenMP threads would spin against those of the BLAS product that follows (2x slower)
 BLOCK = 1 << 19
 """Elements of one im2col block: 2 MB of float32 stay in the second-level cache."""
 MIN_COLUMNS = 256

@@ -22,7 +22,7 @@ PARALLEL = 1 << 17
 
 
 def out_size(size: Ints, kernel: Ints, stride: Ints, low: Ints, dilation: Ints, ceil_mode: bool) -> Ints:
-    """Number of windows per dimension; with ``ceil_mode`` a last window must still start inside the input or low padding."""
+    """Number of windows per dimension; a last one added by ``ceil_mode`` starts inside the input or its low padding."""
     sizes = []
     for n, k, s, p, d in zip(size, kernel, stride, low, dilation):
         room = n + 2 * p - d * (k - 1) - 1
@@ -44,9 +44,9 @@ def _taps(size: Ints, out: Ints, kernel: Ints, stride: Ints, low: Ints, dilation
     axes = []
     for n, o, k, s, p, d in zip(size, out, kernel, stride, low, dilation):
         spans = [(t, *span(t * d, o, n, s, p)) for t in range(k)]
-        axes.append([
-            (slice(a * s + t * d - p, (b - 1) * s + t * d - p + 1, s), slice(a, b)) for t, a, b in spans if b > a
-        ])
+        axes.append(
+            [(slice(a * s + t * d - p, (b - 1) * s + t * d - p + 1, s), slice(a, b)) for t, a, b in spans if b > a]
+        )
     for taps in itertools.product(*axes):
         yield tuple(t[0] for t in taps), tuple(t[1] for t in taps)
 
@@ -321,7 +321,7 @@ def avg_pool(
         y = _reduce_axis(np.add, y, axis, out[axis], kernel[axis], stride[axis], low[axis], 1, 0)
     by = divisor(x.shape[-d:], out, kernel, stride, low, include_pad, override)
     if x.dtype.kind in "iu":
-        return (np.sign(y) * (np.abs(y) // by)).astype(x.dtype)
+        return (np.sign(y) * np.sign(by) * (np.abs(y) // np.abs(by))).astype(x.dtype)
     by = np.asarray(by, x.dtype)
     if y is x:
         return np.divide(y, by, extobj=EXTOBJ)
@@ -351,7 +351,9 @@ def _spread_axis(g: np.ndarray, axis: int, n: int, k: int, s: int, p: int) -> np
         first, last = span(t, out, n, s, p)
         if last > first:
             begin = first * s + t - p
-            dx[_at(g.ndim, axis, slice(begin, begin + (last - first - 1) * s + 1, s))] += g[_at(g.ndim, axis, slice(first, last))]
+            dx[_at(g.ndim, axis, slice(begin, begin + (last - first - 1) * s + 1, s))] += g[
+                _at(g.ndim, axis, slice(first, last))
+            ]
     return dx
 
 

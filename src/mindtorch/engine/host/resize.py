@@ -64,7 +64,12 @@ def _cubic_far(t: np.ndarray, a: float) -> np.ndarray:
 def cubic_weights(t: np.ndarray) -> list[np.ndarray]:
     """Weights of the four taps around a position with fraction ``t`` (a = -0.75), in the precision of ``t``."""
     one = t.dtype.type(1)
-    return [_cubic_far(t + one, -0.75), _cubic_near(t, -0.75), _cubic_near(one - t, -0.75), _cubic_far(one - t + one, -0.75)]
+    return [
+        _cubic_far(t + one, -0.75),
+        _cubic_near(t, -0.75),
+        _cubic_near(one - t, -0.75),
+        _cubic_far(one - t + one, -0.75),
+    ]
 
 
 def _cubic(real: type, n: int, out: int, align: bool, scale: float | None) -> tuple[np.ndarray, np.ndarray]:
@@ -116,9 +121,7 @@ def taps(
 
 
 @lru_cache(maxsize=64)
-def _matrix(
-    mode: str, double: bool, n: int, out: int, align: bool, scale: float | None, antialias: bool
-) -> np.ndarray:
+def _matrix(mode: str, double: bool, n: int, out: int, align: bool, scale: float | None, antialias: bool) -> np.ndarray:
     """The taps as a dense (out, in) matrix."""
     at, weight = taps(mode, double, n, out, align, scale, antialias)
     dense = np.zeros((out, n), np.float64 if double else np.float32)
@@ -145,22 +148,44 @@ def _axis_forward(x: np.ndarray, axis: int, at: np.ndarray, weight: np.ndarray |
     return y
 
 
+def _axis_bytes(x: np.ndarray, axis: int, at: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """One axis of uint8 data with weights in 16-bit fixed point, as PyTorch (and Pillow) resize bytes."""
+    weight = weight.astype(np.float64)
+    for t in range(1, len(at)):
+        # taps clipped to the same edge pixel are one tap
+        twin = at[t] == at[t - 1]
+        weight[t] += np.where(twin, weight[t - 1], 0)
+        weight[t - 1] = np.where(twin, 0, weight[t - 1])
+    bits = 0
+    while bits < 22 and int(0.5 + float(weight.max()) * (1 << (bits + 1))) < 1 << 15:
+        bits += 1
+    fixed = np.trunc(weight * (1 << bits) + np.where(weight < 0, -0.5, 0.5)).astype(np.int64)
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    total = np.full((), 1 << (bits - 1), np.int64)
+    for t in range(len(at)):
+        total = total + x.take(at[t], axis).astype(np.int64) * fixed[t].reshape(shape)
+    return np.clip(total >> bits, 0, 255).astype(np.uint8)
+
+
 def resize(x: np.ndarray, size: Ints, mode: str, align: bool, scales: Scales, antialias: bool) -> np.ndarray:
     """x (*lead, *in) resized to (*lead, *size). Modes nearest, nearest-exact, linear, cubic, lanczos (per axis)."""
     d = len(size)
-    small = x.dtype.kind in "iub" and not mode.startswith("nearest")
-    y = x.astype(np.float32) if small else x
+    small = x.dtype == np.uint8 and not mode.startswith("nearest")
+    y = x
     # PyTorch's 1-d and 3-d nearest read floor(i * scale) even where the 2-d one and all gradients take a short cut
     plain = mode == "nearest" and d != 2
     double = x.dtype == np.float64
     for axis in range(-1, -d - 1, -1):
         n, out = x.shape[axis], size[axis]
-        if _is_identity(mode, n, out, scales[axis]) and not (plain and scales[axis]) or (antialias and n == out):
+        if (_is_identity(mode, n, out, scales[axis]) and not (plain and scales[axis])) or (antialias and n == out):
             continue
         kind = "nearest-plain" if plain else mode
-        y = _axis_forward(y, axis, *taps(kind, double, n, out, align, scales[axis], antialias))
-    if small:
-        return np.clip(np.floor(y + 0.5), 0, 255).astype(x.dtype)
+        at, weight = taps(kind, double or small, n, out, align, scales[axis], antialias)
+        if small and weight is not None:
+            y = _axis_bytes(y, axis, at, weight)
+        else:
+            y = _axis_forward(y, axis, at, weight)
     return y.copy() if y is x else y
 
 

@@ -20,9 +20,7 @@ Pair = tuple[int, int]
 @lru_cache(maxsize=512)
 def _forward(out: int, kernel: Pair, stride: Pair, pads: Pads, dilation: Pair, groups: int) -> Any:
     ops = door.load().ops
-    return ops.Conv2D(
-        out, kernel, pad_mode="pad", pad=pads, stride=stride, dilation=dilation, group=groups
-    )
+    return ops.Conv2D(out, kernel, pad_mode="pad", pad=pads, stride=stride, dilation=dilation, group=groups)
 
 
 @lru_cache(maxsize=512)

@@ -63,7 +63,7 @@ def loaded() -> bool:
 
 
 def load() -> ModuleType:
-    """The mindspore module, imported on first use. RuntimeError in workers and when the import fails, with the reason."""
+    """The mindspore module, imported on first use. RuntimeError, with the reason, when it may not be or fails."""
     global _module, _failure
     if _module is not None and not _forked:
         return _module
@@ -85,7 +85,7 @@ def load() -> ModuleType:
 
 
 def _import() -> ModuleType:
-    """Import with oneDNN held to AVX2: on AVX-512 machines releases 2.9 and 2.10 otherwise fall into a reference loop."""
+    """Import with oneDNN held to AVX2: with AVX-512 releases 2.9 and 2.10 fall into a reference loop."""
     ours = _ISA not in os.environ
     if ours:
         os.environ[_ISA] = "AVX2"
