@@ -135,74 +135,68 @@ def _plain_backward(g: np.ndarray, y: np.ndarray, log: bool) -> Any:
 
 
 def _run(a: np.ndarray, dim: int, log: bool) -> np.ndarray:
-    if a.dtype is F32 and (_forward_rows.compiled is not None or _forward_rows.tick(a.size)) and a.size and a.ndim:
+    if a.size == 0 or a.ndim == 0:
+        with quiet():
+            return np.subtract(a, a) if log else np.exp(a - a)
+    if a.dtype is F32 and (_forward_rows.compiled is not None or _forward_rows.tick(a.size)):
         x, moved = rows(a, dim)
-        out = np.empty(x.shape, np.float32)
+        out = np.empty(x.shape, F32)
         _forward_rows(x, out, log, jit.threads_for(a.size))
         return back(out, a, dim, moved)
-    if a.ndim == 0 or a.size == 0:
-        return np.zeros_like(a) if log else np.ones_like(a)
+    if a.ndim == 2 and (dim == -1 or dim == 1) and a.dtype is F32 and a.size <= 4096 and a.shape[1] <= 64:
+        q = a.ravel()
+        if float(q.dot(q)) < GUARD:
+            e = np.exp(a)
+            s = e.dot(SQUARE[a.shape[1]])
+            return np.subtract(a, np.log(s, s), s) if log else np.divide(e, s, e)
     x, moved = rows(a, dim)
     return back(_plain(x, log), a, dim, moved)
 
 
 def softmax(a: np.ndarray, dim: int) -> np.ndarray:
     """exp(a) / sum(exp(a)) over ``dim``."""
-    if a.ndim == 2 and (dim == -1 or dim == 1) and a.dtype is F32 and 0 < a.size <= 4096:
-        n = a.shape[1]
-        if n <= 64:
-            q = a.ravel()
-            if float(q.dot(q)) < GUARD:
-                e = np.exp(a)
-                return np.divide(e, e.dot(SQUARE[n]), e)
     return _run(a, dim, False)
 
 
 def log_softmax(a: np.ndarray, dim: int) -> np.ndarray:
     """a - log(sum(exp(a))) over ``dim``."""
-    if a.ndim == 2 and (dim == -1 or dim == 1) and a.dtype is F32 and 0 < a.size <= 4096:
-        n = a.shape[1]
-        if n <= 64:
-            q = a.ravel()
-            if float(q.dot(q)) < GUARD:
-                s = np.exp(a).dot(SQUARE[n])
-                return np.subtract(a, np.log(s, s), s)
     return _run(a, dim, True)
 
 
 def _back(g: np.ndarray, y: np.ndarray, dim: int, log: bool) -> np.ndarray:
-    fits = g.dtype is F32 and y.dtype is F32 and y.size and y.ndim
-    if fits and (_backward_rows.compiled is not None or _backward_rows.tick(y.size)):
-        r, moved = rows(y, dim)
-        gr, _ = rows(g, dim)
-        out = np.empty(r.shape, np.float32)
-        _backward_rows(gr, r, out, log, jit.threads_for(y.size))
-        return back(out, y, dim, moved)
     if y.ndim == 0 or y.size == 0:
         return np.zeros_like(y)
+    if g.dtype is F32 and y.dtype is F32:
+        if _backward_rows.compiled is not None or _backward_rows.tick(y.size):
+            r, moved = rows(y, dim)
+            gr, _ = rows(g, dim)
+            out = np.empty(r.shape, F32)
+            _backward_rows(gr, r, out, log, jit.threads_for(y.size))
+            return back(out, y, dim, moved)
+        if y.ndim == 2 and (dim == -1 or dim == 1) and y.size <= 4096 and y.shape[1] <= 64:
+            return _small_backward(g, y, log)
     r, moved = rows(y, dim)
     gr, _ = rows(g, dim)
     return back(_plain_backward(gr, r, log), y, dim, moved)
 
 
+def _small_backward(g: np.ndarray, y: np.ndarray, log: bool) -> np.ndarray:
+    one = SQUARE[y.shape[1]]
+    if log:
+        e = np.exp(y, extobj=E)
+        np.multiply(e, g.dot(one), e, extobj=E)
+        return np.subtract(g, e, e, extobj=E)
+    p = np.multiply(g, y, extobj=E)
+    s = p.dot(one)
+    np.multiply(s, y, s, extobj=E)
+    return np.subtract(p, s, p, extobj=E)
+
+
 def softmax_backward(g: np.ndarray, y: np.ndarray, dim: int) -> np.ndarray:
     """Gradient of the input of softmax from the gradient and value of its result."""
-    if y.ndim == 2 and (dim == -1 or dim == 1) and y.dtype is F32 and g.dtype is F32 and y.size <= 4096:
-        n = y.shape[1]
-        if n <= 64:
-            p = np.multiply(g, y, extobj=E)
-            s = p.dot(SQUARE[n])
-            np.multiply(s, y, s, extobj=E)
-            return np.subtract(p, s, p, extobj=E)
     return _back(g, y, dim, False)
 
 
 def log_softmax_backward(g: np.ndarray, y: np.ndarray, dim: int) -> np.ndarray:
     """Gradient of the input of log_softmax from the gradient and value of its result."""
-    if y.ndim == 2 and (dim == -1 or dim == 1) and y.dtype is F32 and g.dtype is F32 and y.size <= 4096:
-        n = y.shape[1]
-        if n <= 64:
-            e = np.exp(y, extobj=E)
-            np.multiply(e, g.dot(SQUARE[n]), e, extobj=E)
-            return np.subtract(g, e, e, extobj=E)
     return _back(g, y, dim, True)
