@@ -26,14 +26,14 @@ lt = _ordered("lt", np.less)
 le = _ordered("le", np.less_equal)
 gt = _ordered("gt", np.greater)
 ge = _ordered("ge", np.greater_equal)
-for _name, _row in (
-    ("not_equal", ne),
-    ("less", lt),
-    ("less_equal", le),
-    ("greater", gt),
-    ("greater_equal", ge),
+for _name, _short in (
+    ("not_equal", "ne"),
+    ("less", "lt"),
+    ("less_equal", "le"),
+    ("greater", "gt"),
+    ("greater_equal", "ge"),
 ):
-    alias(f"{_name}(T input, TN other)", _row)
+    alias(_name, _short)
 
 
 @composite("equal(T input, T other)")

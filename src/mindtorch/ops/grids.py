@@ -106,7 +106,7 @@ def cartesian_prod(*tensors: Any) -> Tensor:
     return stack([g.reshape(-1) for g in meshgrid(*parts, indexing="ij")], 1)
 
 
-@composite("combinations(T input, int r=2, bool with_replacement=False)")
+@composite("combinations(T input, int r=2, bool with_replacement=False)", ns="torch")
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """Rows of ``r`` elements of a 1-d tensor in index order."""
     check(input.a.ndim == 1, RuntimeError, f"Expect a 1D vector, but got shape {list(input.a.shape)}")

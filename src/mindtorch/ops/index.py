@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from mindtorch.engine.host.pointwise import scalar_name
 from mindtorch.log import ignored as _ignored
 from mindtorch.core.errors import check, wrap_dim
 from mindtorch.core.tape import sum_to
-from mindtorch.core.tensor import Tensor
+from mindtorch.core.tensor import Tensor, wrap
 from mindtorch.engine.host import index as K
 from mindtorch.ops.table import composite, op
 
@@ -48,7 +49,12 @@ take = op(
 
 @composite("take_along_dim(T input, T indices, dim? dim=None)", out=True)
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """``gather`` after broadcasting both outside ``dim``; flattened when ``dim`` is None."""
+    """``gather`` after broadcasting both outside ``dim``, where indices wrap around; flattened when ``dim`` is None."""
+    check(
+        indices.a.dtype == np.int64,
+        RuntimeError,
+        f"torch.take_along_dim(): dtype of indices should be Long but got {scalar_name(indices.a.dtype)}",
+    )
     if dim is None:
         return input.reshape(-1).gather(0, indices.reshape(-1))
     check(
@@ -61,7 +67,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     shape = list(np.broadcast_shapes(*(s[:d] + (1,) + s[d + 1 :] for s in (input.a.shape, indices.a.shape))))
     source, index = list(shape), list(shape)
     source[d], index[d] = input.a.shape[d], indices.a.shape[d]
-    return input.expand(source).gather(d, indices.expand(index))
+    return input.expand(source).gather(d, (indices % max(1, input.a.shape[d])).expand(index))
 
 
 def _masked_select_grad(g: Tensor, input_shape: tuple[int, ...], mask: Tensor) -> Tensor:
@@ -85,6 +91,16 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     if input.a.ndim == 0:
         input = input.unsqueeze(0)
     return tuple(_nonzero(input).unbind(1))
+
+
+@composite("nonzero_static(T input, *, int size, int fill_value=-1)", out=True)
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """``nonzero`` cut or filled up with ``fill_value`` to ``size`` rows."""
+    check(size >= 0, RuntimeError, f"nonzero_static: 'size' must be an non-negative integer, got {size}")
+    found = _nonzero(input)
+    made = found.new_full((size, input.a.ndim), fill_value)
+    rows = min(size, found.a.shape[0])
+    return made.slice_scatter(found[:rows], 0, 0, rows)
 
 
 @composite("argwhere(T input)")
@@ -250,6 +266,17 @@ index_copy = op(
         source=lambda g, dim, index, source_shape: _slice_grad(g, dim, index, source_shape),
     ),
 )(K.index_copy)
+
+
+def _filled_sum(g: Tensor, dim: int, index: Tensor) -> Tensor:
+    """Sum of ``g`` over the slices that were filled, each counted once however often ``index`` names it."""
+    return g if g.ndim == 0 else g.index_select(dim, _once(index, g, dim)).sum()
+
+
+def _once(index: Tensor, g: Tensor, dim: int) -> Tensor:
+    return wrap(np.unique(index.a % g.a.shape[dim]))
+
+
 index_fill = op(
     "index_fill(T input, dim dim, T index, TN value)",
     promote="same",
@@ -258,7 +285,7 @@ index_fill = op(
     inplace=True,
     grad=dict(
         input=lambda g, dim, index: g.index_fill(dim, index, 0),
-        value=lambda g, dim, index: g.index_select(dim, index).sum(),
+        value=lambda g, dim, index: _filled_sum(g, dim, index),
     ),
 )(K.index_fill)
 

@@ -68,7 +68,7 @@ def float_power(input: Any, exponent: Any) -> Tensor:
     return pow_(base, exp)
 
 
-@composite("float_power_(T input, TN exponent)")
+@composite("float_power_(T input, TN exponent)", ns="Tensor")
 def float_power_(input: Tensor, exponent: Any) -> Tensor:
     """In place; ``input`` must already be float64 (complex128)."""
     result = float_power(input, exponent)
@@ -122,7 +122,7 @@ atan2 = op(
         other=lambda g, input, other: g * _over(-input, input * input + other * other),
     ),
 )(K.kinds_only(np.arctan2, "atan2_cpu", "c"))
-alias("arctan2(T input, T other)", atan2)
+alias("arctan2", "atan2")
 
 
 def _over(a: Tensor, b: Tensor) -> Tensor:
@@ -147,9 +147,17 @@ copysign = op(
         other=lambda g: _zeros(g),
     ),
 )(K.kinds_only(np.copysign, "copysign_cpu", "c"))
-nextafter = op("nextafter(T input, T other)", promote="same", half="native", inplace=True, out=True)(
-    K.kinds_only(np.nextafter, "nextafter_cpu", "biuc")
-)
+nextafter = op(
+    "nextafter(T input, T other)",
+    promote="same",
+    half="native",
+    inplace=True,
+    out=True,
+    grad=dict(
+        input=lambda g, input, other: g.masked_fill(input == other, 0),
+        other=lambda g: _zeros(g),
+    ),
+)(K.kinds_only(np.nextafter, "nextafter_cpu", "biuc"))
 
 
 @composite("ldexp(T input, T other)", inplace=True, out=True)
@@ -371,4 +379,12 @@ OPERATORS = {
     "__rlshift__": swapped(bitwise_left_shift),
     "__rshift__": bitwise_right_shift,
     "__rrshift__": swapped(bitwise_right_shift),
+    "__ipow__": pow_.row.inplace_fn,
+    "__imod__": remainder.row.inplace_fn,
+    "__ifloordiv__": floor_divide.row.inplace_fn,
+    "__iand__": bitwise_and.row.inplace_fn,
+    "__ior__": bitwise_or.row.inplace_fn,
+    "__ixor__": bitwise_xor.row.inplace_fn,
+    "__ilshift__": bitwise_left_shift.row.inplace_fn,
+    "__irshift__": bitwise_right_shift.row.inplace_fn,
 }

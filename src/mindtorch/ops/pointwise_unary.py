@@ -65,15 +65,8 @@ def _acosh_grad(g: Tensor, input: Tensor) -> Tensor:
 
 acosh = _float_op("acosh", ufunc(np.arccosh), input=lambda g, input: _acosh_grad(g, input))
 atanh = _float_op("atanh", ufunc(np.arctanh), input=lambda g, input: g / (1 - input * input).conj())
-for _long, _row in (
-    ("asin", asin),
-    ("acos", acos),
-    ("atan", atan),
-    ("asinh", asinh),
-    ("acosh", acosh),
-    ("atanh", atanh),
-):
-    alias(f"arc{_long[1:]}(T input)", _row)
+for _name in ("sin", "cos", "tan", "sinh", "cosh", "tanh"):
+    alias(f"arc{_name}", f"a{_name}")
 
 
 def _sinc_grad(g: Tensor, input: Tensor) -> Tensor:

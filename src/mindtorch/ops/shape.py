@@ -59,6 +59,7 @@ def _cat_grad(g: Tensor, tensors: list[Tensor], dim: int) -> list[Tensor]:
     "cat(TL tensors, dim dim=0)",
     promote="same",
     half="native",
+    ns="torch",
     out=True,
     autocast="promote",
     grad={"tensors": _cat_grad},
@@ -71,8 +72,8 @@ def cat(tensors: list[np.ndarray], dim: int) -> np.ndarray:
         return _explain_cat(tensors, dim)
 
 
-alias("concat(TL tensors, dim dim=0)", cat, ns="torch")
-alias("concatenate(TL tensors, dim dim=0)", cat, ns="torch")
+alias("concat", "cat")
+alias("concatenate", "cat")
 
 
 @op(
@@ -126,7 +127,7 @@ def _least3(x: Tensor) -> Tensor:
 
 hstack = _joined("hstack", _least1, lambda first: 0 if first.a.ndim == 1 else 1)
 vstack = _joined("vstack", _least2, lambda first: 0)
-alias("row_stack(TL tensors)", vstack)
+alias("row_stack", "vstack")
 dstack = _joined("dstack", _least3, lambda first: 2)
 column_stack = _joined("column_stack", lambda x: x if x.a.ndim > 1 else x.reshape(-1, 1), lambda first: 1)
 
@@ -423,6 +424,24 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     return input.view((*input.a.shape[:d], *sizes, *input.a.shape[d + 1 :]))
 
 
+@composite("view_as(T input, T other)", ns="Tensor")
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """``input`` seen with the shape of ``other``."""
+    return input.view(other.a.shape)
+
+
+@composite("reshape_as(T input, T other)", ns="Tensor")
+def reshape_as(input: Tensor, other: Tensor) -> Tensor:
+    """``input`` with the shape of ``other``; a copy only when a view cannot be had."""
+    return input.reshape(other.a.shape)
+
+
+@composite("type_as(T input, T other)", ns="Tensor")
+def type_as(input: Tensor, other: Tensor) -> Tensor:
+    """``input`` converted to the dtype (and device) of ``other``."""
+    return input.to(other)
+
+
 @composite("ravel(T input)")
 def ravel(input: Tensor) -> Tensor:
     """All elements in one dimension, contiguous."""
@@ -452,7 +471,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     return input.permute(tuple(next(rest) if d < 0 else d for d in order))
 
 
-alias("moveaxis(T input, any source, any destination)", movedim)
+alias("moveaxis", "movedim")
 
 
 def _axis_split(name: str, least: int, axis: Any) -> Any:

@@ -169,6 +169,8 @@ def _sig_bartlett(k: np.ndarray, last: int, sym: bool, m: int) -> np.ndarray:
 
 
 def _sig_cosine(k: np.ndarray, last: int, sym: bool, m: int) -> np.ndarray:
+    if m == 1:
+        return np.ones(1)
     count = m if sym else m + 1
     return np.sin((k + k.dtype.type(0.5)) * k.dtype.type(math.pi / count))
 
@@ -373,11 +375,10 @@ def istft(
     check(not (return_complex and half), RuntimeError, "Cannot have onesided output if window or input is complex")
     full = _full_window(x, window, win, n_fft)
     norm = "ortho" if normalized else None
-    if half:
-        frames = SPACES["fft"]["irfft"](x, n_fft, norm=norm)
-    else:
+    if return_complex:
         frames = SPACES["fft"]["ifft"](x, norm=norm)
-        frames = frames if return_complex else frames.real
+    else:  # a real signal is determined by the first half of its spectrum
+        frames = SPACES["fft"]["irfft"](x if half else x[..., : n_fft // 2 + 1], n_fft, norm=norm)
     y = _overlap_add(frames * full, hop)
     weight = _overlap_add((full * full).expand(1, x.a.shape[1], n_fft), hop)
     start = n_fft // 2 if center else 0

@@ -177,10 +177,10 @@ def _gather_blocks(a, i, out):  # type: ignore[no-untyped-def]
 
 def gather(a: np.ndarray, dim: int, i: np.ndarray) -> np.ndarray:
     """``out[p] = a[p with p[dim] replaced by i[p]]``, shape of ``i``. RuntimeError for an index out of range."""
-    if i.dtype is not I8:
-        need_index("gather", i)
     if i.size == 0:
         return np.empty(i.shape, a.dtype)
+    if i.dtype is not I8:
+        need_index("gather", i)
     shape = i.shape
     if a.ndim == 0 or not shape:
         a, i = _at_least_1d(a), _at_least_1d(i)
@@ -245,11 +245,11 @@ def _identity(reduce: str, d: np.dtype) -> Any:
 
 def _prepare(a: np.ndarray, dim: int, i: np.ndarray, src: np.ndarray | None, name: str) -> tuple[Any, ...]:
     """Checked operands of a scatter: a fresh copy of ``a``, its at least 1-d view, index, cropped source, plan."""
-    if i.dtype is not I8:
-        need_index(name, i)
     out = a.copy()
     if i.size == 0:
         return out, None, i, src, None
+    if i.dtype is not I8:
+        need_index(name, i)
     view = out
     if a.ndim == 0 or i.ndim == 0:
         view, i = _at_least_1d(out), _at_least_1d(i)
@@ -336,6 +336,11 @@ def _reduce_at(flat: np.ndarray, pos: np.ndarray, src: np.ndarray, reduce: str, 
 def _slices(name: str, a: np.ndarray, dim: int, i: np.ndarray, src: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
     """Checked (dim, index, source) of index_add and its kin; everything at least 1-d."""
     need_index(name, i)
+    check(
+        name != "index_copy_" or i.dtype == I8,
+        RuntimeError,
+        f"index_copy_(): Expected a long tensor for index, but got {scalar_name(i.dtype)}",
+    )
     check(i.ndim <= 1, IndexError, f"{name}(): Index is supposed to be a vector, but got dim: {i.ndim}")
     check(
         a.dtype == src.dtype,
@@ -412,7 +417,7 @@ def index_copy(a: np.ndarray, dim: int, i: np.ndarray, src: np.ndarray) -> np.nd
 
 def index_fill(a: np.ndarray, dim: int, i: np.ndarray, value: np.ndarray) -> np.ndarray:
     """A copy of ``a`` with the slices ``i`` along ``dim`` set to the 0-d ``value``; negative indices allowed."""
-    need_index("index_fill_", i)
+    check(i.dtype == I8, IndexError, "index_fill_(): Expected dtype int64 for index.")
     check(
         value.ndim == 0,
         RuntimeError,
