@@ -171,20 +171,34 @@ baddbmm = op(
 )(K.addmm)
 
 
+def _addbmm_grad(g: Tensor, needs: Any, input: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any) -> tuple[Any, ...]:
+    gi = sum_to(_scaled(g, beta), input.a.shape) if needs[0] else None
+    ga, gb = _matmul_grad(g.unsqueeze(0).expand((a.shape[0], *g.shape)), needs[1:], a, b)
+    return gi, _scaled(ga, alpha), _scaled(gb, alpha)
+
+
+addbmm = op(
+    "addbmm(T input, T batch1, T batch2, *, N beta=1, N alpha=1)",
+    grad=vjp(
+        ("input", "batch1", "batch2"),
+        lambda g, needs, input, batch1, batch2, beta, alpha: _addbmm_grad(g, needs, input, batch1, batch2, beta, alpha),
+    ),
+    **_ADD,
+)(K.addbmm)
+
+
+def _number(v: Any, x: Tensor) -> Any:
+    """A factor as an integer tensor sees it: cut to an integer."""
+    return int(v) if x.dtype.category < D.FLOAT and isinstance(v, float) else v
+
+
 def _combine(input: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
+    beta, alpha = _number(beta, input), _number(alpha, product)
     if alpha != 1:
         product = product * alpha
     if beta == 0:
         return product
-    if product.dtype is D.bool_ and input.dtype is D.bool_:
-        return input | product
     return (input if beta == 1 else input * beta) + product
-
-
-@composite("addbmm(T input, T batch1, T batch2, *, N beta=1, N alpha=1)", inplace=True, out=True)
-def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """``beta * input + alpha * sum of batch1[i] @ batch2[i]``."""
-    return _combine(input, bmm(batch1, batch2).sum(0), beta, alpha).to(batch1.dtype)
 
 
 @composite("addr(T input, T vec1, T vec2, *, N beta=1, N alpha=1)", inplace=True, out=True)
@@ -467,3 +481,6 @@ def corrcoef(input: Tensor) -> Tensor:
 
 
 put("torch", chain_matmul=chain_matmul, block_diag=block_diag)
+
+
+OPERATORS = {"__matmul__": matmul}

@@ -187,9 +187,8 @@ def _cholesky_grad(g: Tensor, low: Tensor, upper: bool) -> Tensor:
     if upper:
         g, low = mh(g), mh(low)
     phi = matmul(mh(low), g).tril()
-    phi = herm(phi) / 2
-    mid = _tri(True, mh(low), _tri(False, low, phi, left=False))
-    return (mid + mh(mid)) / 2
+    phi = (phi + mh(phi.tril(-1))) / 2
+    return _tri(True, mh(low), _tri(False, low, phi, left=False))
 
 
 _cholesky = op(

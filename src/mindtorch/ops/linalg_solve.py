@@ -427,7 +427,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Any
     solution, rank, s = _lstsq(full_a.detach(), full_b.detach(), cut, driver)
     if A.n is not None or B.n is not None:
         solution = matmul(pinv(A), b)
-    residuals = solution.new_empty((0,))
+    residuals = s.new_empty((0,))
     if m > n and driver != "gelsy" and bool((rank.a == n).all()):
         r = matmul(full_a, solution) - full_b
         residuals = ((r * r.conj()).real if r.dtype.is_complex else r * r).sum(-2)
@@ -454,7 +454,7 @@ def _matrix_exp_grad(g: Tensor, A: Tensor) -> Tensor:  # noqa: N803
     return _matrix_exp(cat([top, low], -2)).narrow(-2, 0, n).narrow(-1, n, n)
 
 
-_matrix_exp = op("linalg_matrix_exp(T A)", ns="_C", grad={"A": lambda g, A: _matrix_exp_grad(g, A)})(K.matrix_exp)
+_matrix_exp = op("linalg_matrix_exp(T A)", ns="_C", half="f32", grad={"A": lambda g, A: _matrix_exp_grad(g, A)})(K.matrix_exp)
 
 
 @composite("matrix_exp(T A)", ns="torch Tensor linalg")

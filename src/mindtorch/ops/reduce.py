@@ -371,6 +371,8 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     fits = lead >= 0 and all(w in (1, h) for w, h in zip(want, have[lead:]))
     check(fits, RuntimeError, f"size {list(want)} is not expandable to size {list(have)}.")
     dims = [*range(lead), *(i + lead for i, w in enumerate(want) if w == 1 and have[i + lead] != 1)]
+    if not want:
+        return input.sum()
     out = input.sum(tuple(dims), keepdim=True) if dims else input
     return out.view(want) if out.a.shape != want else out
 

@@ -88,16 +88,13 @@ def _logcumsumexp_grad(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tenso
         return logcumsumexp(t.flip((dim,)), dim).flip((dim,)) + input
 
     if input.dtype.is_complex:
-        return _conj_back(g, input, out, dim)
+        return back(g.conj().log()).exp().conj()
     low = -math.inf
     pos = back(g.masked_fill(g <= 0, 1).log().masked_fill(g <= 0, low)).exp()
     neg = back((-g).masked_fill(g >= 0, 1).log().masked_fill(g >= 0, low)).exp()
     return pos - neg
 
 
-def _conj_back(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tensor:
-    x, y = input.conj(), out.conj()
-    return _back_sum(g * (-y).exp(), dim) * x.exp()
 
 
 logcumsumexp = op(

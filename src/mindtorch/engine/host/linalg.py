@@ -95,7 +95,16 @@ def exact(name: str, na: int, nb: int) -> Callable[..., Any]:
 def addmm(c: np.ndarray, a: np.ndarray, b: np.ndarray, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * c + alpha * (a @ b)``; ``c`` is not read when ``beta`` is 0."""
     same_dtype(a, b)
-    r = np.asarray(exact("addmm", a.ndim, b.ndim)(a, b))
+    return _accumulate(c, np.asarray(exact("addmm", a.ndim, b.ndim)(a, b)), beta, alpha)
+
+
+def addbmm(c: np.ndarray, a: np.ndarray, b: np.ndarray, beta: Any = 1, alpha: Any = 1) -> Any:
+    """``beta * c + alpha * sum of a[i] @ b[i]``."""
+    r = exact("addbmm", 3, 3)(a, b)
+    return _accumulate(c, np.add.reduce(r, 0, dtype=r.dtype), beta, alpha)
+
+
+def _accumulate(c: np.ndarray, r: np.ndarray, beta: Any, alpha: Any) -> np.ndarray:
     t = r.dtype.type
     with quiet():
         if alpha != 1:
