@@ -53,7 +53,13 @@ class OwnTensors(ours.Dataset):
         return 12
 
     def __getitem__(self, i):
-        return {"x": mt.full((3, 40, 50), float(i)), "b": mt.ones(2, dtype=mt.bfloat16), "i": i, "s": str(i), "none": [i]}
+        return {
+            "x": mt.full((3, 40, 50), float(i)),
+            "b": mt.ones(2, dtype=mt.bfloat16),
+            "i": i,
+            "s": str(i),
+            "none": [i],
+        }
 
 
 class Failing:
@@ -233,7 +239,12 @@ def test_collate(i):
 
 
 def test_collate_errors():
-    for bad, kind in (([object()], TypeError), ([[1, 2], [1]], RuntimeError), ([None], TypeError), ([np.array("x")], TypeError)):
+    for bad, kind in (
+        ([object()], TypeError),
+        ([[1, 2], [1]], RuntimeError),
+        ([None], TypeError),
+        ([np.array("x")], TypeError),
+    ):
         with pytest.raises(kind):
             ours.default_collate(bad)
     with pytest.raises(RuntimeError):
@@ -515,7 +526,12 @@ def test_interrupt_is_clean():
         pytest.skip("needs our tensors")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     child = subprocess.Popen(
-        [sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-c", code],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     assert child.stdout.readline() == "go\n" and child.stdout.readline() == "batch\n"
     os.killpg(child.pid, signal.SIGINT)

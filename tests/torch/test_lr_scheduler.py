@@ -24,9 +24,15 @@ SCHEDULES = [
     ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.1, "step_size_up": 3, "step_size_down": 5}),
     ("CyclicLR", {"base_lr": 0.01, "max_lr": [0.1, 0.2], "step_size_up": 3, "mode": "triangular2"}),
     ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.1, "step_size_up": 2, "mode": "exp_range", "gamma": 0.9}),
-    ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.1, "step_size_up": 2, "scale_fn": lambda x: 1 / x, "scale_mode": "cycle"}),
+    (
+        "CyclicLR",
+        {"base_lr": 0.01, "max_lr": 0.1, "step_size_up": 2, "scale_fn": lambda x: 1 / x, "scale_mode": "cycle"},
+    ),
     ("OneCycleLR", {"max_lr": [1.0, 0.5], "total_steps": 20}),
-    ("OneCycleLR", {"max_lr": 1.0, "epochs": 5, "steps_per_epoch": 4, "three_phase": True, "anneal_strategy": "linear"}),
+    (
+        "OneCycleLR",
+        {"max_lr": 1.0, "epochs": 5, "steps_per_epoch": 4, "three_phase": True, "anneal_strategy": "linear"},
+    ),
     ("OneCycleLR", {"max_lr": 1.0, "total_steps": 20, "cycle_momentum": False}),
 ]
 IDS = [f"{n}-{i}" for i, (n, _) in enumerate(SCHEDULES)]
@@ -149,7 +155,9 @@ def test_warm_restart_fractions():
 
 COMPOSED = [
     lambda L, o: L.SequentialLR(o, [L.ConstantLR(o, 0.5, 2), L.ExponentialLR(o, 0.5)], [2]),
-    lambda L, o: L.SequentialLR(o, [L.LinearLR(o, 0.1, total_iters=4), L.CosineAnnealingLR(o, 8), L.StepLR(o, 2)], [4, 10]),
+    lambda L, o: L.SequentialLR(
+        o, [L.LinearLR(o, 0.1, total_iters=4), L.CosineAnnealingLR(o, 8), L.StepLR(o, 2)], [4, 10]
+    ),
     lambda L, o: L.ChainedScheduler([L.ConstantLR(o, 0.5, 3), L.ExponentialLR(o, 0.9)]),
     lambda L, o: L.ChainedScheduler([L.LinearLR(o), L.StepLR(o, 4)], optimizer=o),
     lambda L, o: L.SequentialLR(
@@ -198,9 +206,13 @@ def test_plateau(options):
 
 
 def test_swalr():
-    for options in ({"swa_lr": 0.05, "anneal_epochs": 5}, {"swa_lr": [0.5, 0.1], "anneal_strategy": "linear"}, {"swa_lr": 0.5, "anneal_epochs": 0}):
+    for options in (
+        {"swa_lr": 0.05, "anneal_epochs": 5},
+        {"swa_lr": [0.5, 0.1], "anneal_strategy": "linear"},
+        {"swa_lr": 0.5, "anneal_epochs": 0},
+    ):
 
-        def build(lib):
+        def build(lib, options=options):
             o = make_optimizer(lib)
             s = lib.optim.swa_utils.SWALR(o, **options)
             out = []

@@ -268,7 +268,7 @@ def resume(lib, i, params, optimizer):
     if i != 14:
         return params, optimizer
     new = [lib.nn.Parameter(p.detach().clone()) for p in params]
-    group = {k: v for k, v in optimizer.defaults.items()}
+    group = dict(optimizer.defaults)
     other = type(optimizer)(new, **{k: group[k] for k in ("lr",)})
     other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     return new, other
@@ -370,7 +370,9 @@ def test_hooks():
     changed = o.register_step_pre_hook(lambda opt, args, kwargs: ((opt, lambda: 7), kwargs))
     assert o.step() == 7
     changed.remove()
-    with o.register_load_state_dict_pre_hook(lambda opt, d: {**d, "param_groups": [{**d["param_groups"][0], "lr": 9.0}]}):
+    with o.register_load_state_dict_pre_hook(
+        lambda opt, d: {**d, "param_groups": [{**d["param_groups"][0], "lr": 9.0}]}
+    ):
         o.load_state_dict(o.state_dict())
     assert o.param_groups[0]["lr"] == 9.0
 

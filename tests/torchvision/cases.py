@@ -1,4 +1,7 @@
-"""What is recorded from torchvision and compared: named cases over (torch, torchvision), results as tensors, numbers, or text."""
+"""What is recorded from torchvision and compared: named cases over (torch, torchvision), results as tensors, numbers,
+or text."""
+
+# ruff: noqa: B023 (the functions are called before the loop goes on)
 
 import random
 
@@ -169,7 +172,12 @@ def conversion_results(torch, tv):
     for mode, pic in pics.items():
         yield f"to_tensor.{mode}", outcome(lambda: F.to_tensor(pic))
         yield f"pil_to_tensor.{mode}", outcome(lambda: F.pil_to_tensor(pic))
-    for name, a in (("u8", pixels()), ("f32", pixels().astype(np.float32)), ("2d", pixels(c=1)), ("f64", pixels() / 3.0)):
+    for name, a in (
+        ("u8", pixels()),
+        ("f32", pixels().astype(np.float32)),
+        ("2d", pixels(c=1)),
+        ("f64", pixels() / 3.0),
+    ):
         yield f"to_tensor.array.{name}", outcome(lambda: F.to_tensor(a))
     for name, x in (
         ("real", real(torch)),
@@ -247,7 +255,9 @@ def model_facts(torch, tv, name):
         y = model(x)
     keys = hashlib.sha256("\n".join(f"{k} {tuple(v.shape)} {v.dtype}" for k, v in state.items()).encode()).hexdigest()
     first = [k for k in state if k.endswith("weight")]
-    picked = {k: [state[k].double().sum().item(), state[k].double().abs().sum().item()] for k in (*first[:3], *first[-2:])}
+    picked = {
+        k: [state[k].double().sum().item(), state[k].double().abs().sum().item()] for k in (*first[:3], *first[-2:])
+    }
     return {
         "keys": keys,
         "count": len(state),

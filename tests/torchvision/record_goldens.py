@@ -34,7 +34,9 @@ def main():
         },
     }
     (HERE / "goldens.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
-    print(len(arrays), "arrays", (HERE / "goldens.npz").stat().st_size + (HERE / "goldens.json").stat().st_size, "bytes")
+    print(
+        len(arrays), "arrays", (HERE / "goldens.npz").stat().st_size + (HERE / "goldens.json").stat().st_size, "bytes"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""torchvision: data sets from local files and how damaged ones are reported, the list of models, saving images, bad arguments."""
+"""torchvision: data sets from local files and how damaged ones are reported, the list of models, saving images, bad
+arguments."""
 
 import gzip
 import io
@@ -41,7 +42,9 @@ def digits(tmp_path):
 
 @pytest.mark.parametrize("train", [True, False])
 def test_mnist(digits, train):
-    d = datasets.MNIST(str(digits), train=train, download=True, transform=T.ToTensor(), target_transform=lambda t: t + 100)
+    d = datasets.MNIST(
+        str(digits), train=train, download=True, transform=T.ToTensor(), target_transform=lambda t: t + 100
+    )
     assert len(d) == (6 if train else 4) and d.data.dtype == torch.uint8 and d.targets.dtype == torch.int64
     x, y = d[3]
     assert x.shape == (1, 28, 28) and y == 103 and torch.equal((x[0] * 255).round().to(torch.uint8), d.data[3])
@@ -186,7 +189,10 @@ def test_model_list():
 
 def test_weights_say_what_to_do():
     for bad in ({"weights": "DEFAULT"}, {"weights": models.ResNet18_Weights.IMAGENET1K_V1}, {"pretrained": True}):
-        with pytest.raises(RuntimeError, match="load_state_dict"), pytest.warns(UserWarning) if "pretrained" in bad else io.BytesIO():
+        with (
+            pytest.raises(RuntimeError, match="load_state_dict"),
+            pytest.warns(UserWarning) if "pretrained" in bad else io.BytesIO(),
+        ):
             models.resnet18(**bad)
     with pytest.raises(TypeError):
         models.resnet18(weights=3)

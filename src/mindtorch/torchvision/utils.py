@@ -25,7 +25,8 @@ def make_grid(
     scale_each: bool = False,
     pad_value: float = 0.0,
 ) -> Any:
-    """A mini-batch ``(B, C, H, W)`` (or a list of images, or one) as one image ``(C, H', W')`` with ``nrow`` images a row.
+    """A mini-batch ``(B, C, H, W)`` (or a list of images, or one) as one image ``(C, H', W')`` with ``nrow`` images a
+    row.
 
     ``normalize`` shifts to (0, 1) by ``value_range`` or the extremes of the batch (of each image with ``scale_each``).
     """

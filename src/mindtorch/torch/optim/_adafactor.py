@@ -12,9 +12,11 @@ __all__ = ["Adafactor"]
 
 
 class Adafactor(PerParameter):
-    """For tensors of two and more dimensions the second moment is ``row_var @ col_var / mean(row_var)``; vectors keep all of it.
+    """For tensors of two and more dimensions the second moment is ``row_var @ col_var / mean(row_var)``; vectors keep
+    all of it.
 
-    The step size is relative to the parameter's root mean square, and updates are clipped to a root mean square of ``d``.
+    The step size is relative to the parameter's root mean square, and updates are clipped to a root mean square of
+    ``d``.
     """
 
     def __init__(

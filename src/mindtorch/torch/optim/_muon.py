@@ -15,8 +15,8 @@ _ADJUST = ("original", "match_rms_adamw")
 
 
 def orthogonalised(matrix: Any, coefficients: tuple[float, float, float], steps: int, eps: float) -> Any:
-    """A matrix near ``U V^T`` of the singular value decomposition of ``matrix``, by a quintic Newton-Schulz iteration run in
-    bfloat16. ValueError when there are 100 steps and more, or when ``matrix`` has not two dimensions."""
+    """A matrix near ``U V^T`` of the singular value decomposition of ``matrix``, by a quintic Newton-Schulz iteration
+    run in bfloat16. ValueError when there are 100 steps and more, or when ``matrix`` has not two dimensions."""
     if steps >= 100:
         raise ValueError("Number of steps must be less than 100 for computational efficiency")
     if matrix.dim() != 2:
@@ -76,7 +76,9 @@ class Muon(PerParameter):
         for group in self.param_groups:
             for p in group["params"]:
                 if p.dim() != 2:
-                    raise ValueError(f"Muon only supports 2D parameters whereas we found a parameter with size: {p.size()}")
+                    raise ValueError(
+                        f"Muon only supports 2D parameters whereas we found a parameter with size: {p.size()}"
+                    )
 
     def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         return {"momentum_buffer": torch.zeros_like(p, memory_format=torch.preserve_format)}

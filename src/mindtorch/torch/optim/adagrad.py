@@ -6,7 +6,18 @@ from typing import Any
 
 import mindtorch.torch as torch
 
-from .optimizer import PerParameter, advance, ascent, check_fused, check_lr, decay, item, new_step, not_negative, real_views
+from .optimizer import (
+    PerParameter,
+    advance,
+    ascent,
+    check_fused,
+    check_lr,
+    decay,
+    item,
+    new_step,
+    not_negative,
+    real_views,
+)
 
 __all__ = ["Adagrad"]
 

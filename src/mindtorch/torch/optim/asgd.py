@@ -6,13 +6,25 @@ from typing import Any
 
 import mindtorch.torch as torch
 
-from .optimizer import PerParameter, advance, ascent, check_lr, decay, item, new_step, not_negative, real_views, zeros_for
+from .optimizer import (
+    PerParameter,
+    advance,
+    ascent,
+    check_lr,
+    decay,
+    item,
+    new_step,
+    not_negative,
+    real_views,
+    zeros_for,
+)
 
 __all__ = ["ASGD"]
 
 
 class ASGD(PerParameter):
-    """Descent with a decaying rate ``eta``; the running average of the parameter from step ``t0`` on is ``state["ax"]``."""
+    """Descent with a decaying rate ``eta``; the running average of the parameter from step ``t0`` on is
+    ``state["ax"]``."""
 
     def __init__(
         self,

@@ -15,8 +15,8 @@ __all__ = ["LBFGS"]
 class _Point(NamedTuple):
     """A point on the search line: position, loss, gradient and slope along the direction there.
 
-    Slopes stay 0-d tensors, and so do positions computed from them: PyTorch's search works in the parameters' precision,
-    and double precision here would lead to other steps.
+    Slopes stay 0-d tensors, and so do positions computed from them: PyTorch's search works in the parameters'
+    precision, and double precision here would lead to other steps.
     """
 
     t: Any
@@ -119,8 +119,8 @@ class _WolfeSearch:
 
 
 class LBFGS(Optimizer):
-    """Quasi-Newton steps from the last ``history_size`` changes of gradient; ``step`` needs a closure and may call it many
-    times. One parameter group only. ``line_search_fn`` is None (fixed ``lr``) or "strong_wolfe"."""
+    """Quasi-Newton steps from the last ``history_size`` changes of gradient; ``step`` needs a closure and may call it
+    many times. One parameter group only. ``line_search_fn`` is None (fixed ``lr``) or "strong_wolfe"."""
 
     def __init__(
         self,
@@ -239,7 +239,10 @@ class LBFGS(Optimizer):
             state["func_evals"] += used
             if last or evals >= group["max_eval"] or self._small(grad, group["tolerance_grad"]):
                 break
-            if self._small(d.mul(state["t"]), group["tolerance_change"]) or abs(loss - before) < group["tolerance_change"]:
+            if (
+                self._small(d.mul(state["t"]), group["tolerance_change"])
+                or abs(loss - before) < group["tolerance_change"]
+            ):
                 break
         return first_loss
 

@@ -24,7 +24,8 @@ __all__ = ["NAdam"]
 
 
 class NAdam(PerParameter):
-    """Adam whose momentum coefficient follows ``mu_t = b1 (1 - 0.96^(t momentum_decay) / 2)`` and looks one step ahead."""
+    """Adam whose momentum coefficient follows ``mu_t = b1 (1 - 0.96^(t momentum_decay) / 2)`` and looks one step
+    ahead."""
 
     def __init__(
         self,

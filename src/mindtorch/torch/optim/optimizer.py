@@ -1,7 +1,9 @@
-"""`Optimizer`, the base class of all optimisers, and `PerParameter`, the base of those that update one tensor at a time.
+"""`Optimizer`, the base class of all optimisers, and `PerParameter`, the base of those that update one tensor at a
+time.
 
-State lives in ``optimizer.state[parameter]`` (a dict) and options in ``optimizer.param_groups`` (a list of dicts), so that
-``state_dict()`` has the layout PyTorch writes and reads: ``{"state": {index: {...}}, "param_groups": [{..., "params": [index]}]}``.
+State lives in ``optimizer.state[parameter]`` (a dict) and options in ``optimizer.param_groups`` (a list of dicts), so
+that ``state_dict()`` has the layout PyTorch writes and reads: ``{"state": {index: {...}}, "param_groups": [{...,
+"params": [index]}]}``.
 """
 
 from __future__ import annotations
@@ -43,12 +45,14 @@ required = _Required()
 
 
 def register_optimizer_step_pre_hook(hook: Callable) -> Handle:
-    """Call ``hook(optimizer, args, kwargs)`` before every ``step`` of every optimiser; a handle with ``remove()`` is returned."""
+    """Call ``hook(optimizer, args, kwargs)`` before every ``step`` of every optimiser; a handle with ``remove()`` is
+    returned."""
     return Handle.register(_global_pre_hooks, hook)
 
 
 def register_optimizer_step_post_hook(hook: Callable) -> Handle:
-    """Call ``hook(optimizer, args, kwargs)`` after every ``step`` of every optimiser; a handle with ``remove()`` is returned."""
+    """Call ``hook(optimizer, args, kwargs)`` after every ``step`` of every optimiser; a handle with ``remove()`` is
+    returned."""
     return Handle.register(_global_post_hooks, hook)
 
 
@@ -71,7 +75,8 @@ def _hooked(step: Callable) -> Callable:
 
 
 def no_grad_step(step: Callable) -> Callable:
-    """Run ``step(self, closure)`` with gradients off, or on when the optimiser was made with ``differentiable=True``."""
+    """Run ``step(self, closure)`` with gradients off, or on when the optimiser was made with
+    ``differentiable=True``."""
 
     @functools.wraps(step)
     def wrapper(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
@@ -265,7 +270,9 @@ class Optimizer:
         if len(groups) != len(saved):
             raise ValueError("loaded state dict has a different number of parameter groups")
         if any(len(g["params"]) != len(s["params"]) for g, s in zip(groups, saved)):
-            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
+            raise ValueError(
+                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+            )
         keys = itertools.chain.from_iterable(s["params"] for s in saved)
         params = itertools.chain.from_iterable(g["params"] for g in groups)
         by_index = dict(zip(keys, params))
@@ -396,8 +403,8 @@ class Optimizer:
 class PerParameter(Optimizer):
     """An optimiser whose update of a parameter depends on that parameter's gradient and state alone.
 
-    Subclasses write ``_new_state(p, group)`` (the first state of ``p``) and ``_update(p, grad, state, group)``, both with
-    public tensor ops; ``_update_all`` may be overridden to treat many parameters at once.
+    Subclasses write ``_new_state(p, group)`` (the first state of ``p``) and ``_update(p, grad, state, group)``, both
+    with public tensor ops; ``_update_all`` may be overridden to treat many parameters at once.
     """
 
     def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:

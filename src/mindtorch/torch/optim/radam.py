@@ -22,8 +22,8 @@ __all__ = ["RAdam"]
 
 
 class RAdam(PerParameter):
-    """Adam that takes plain momentum steps until the variance estimate has enough samples (``rho_t > 5``), and afterwards
-    scales its steps by the rectification term."""
+    """Adam that takes plain momentum steps until the variance estimate has enough samples (``rho_t > 5``), and
+    afterwards scales its steps by the rectification term."""
 
     def __init__(
         self,

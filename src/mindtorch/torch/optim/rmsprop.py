@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from .optimizer import PerParameter, advance, ascent, check_lr, decay, item, new_step, not_negative, real_views, zeros_for
+from .optimizer import (
+    PerParameter,
+    advance,
+    ascent,
+    check_lr,
+    decay,
+    item,
+    new_step,
+    not_negative,
+    real_views,
+    zeros_for,
+)
 
 __all__ = ["RMSprop"]
 

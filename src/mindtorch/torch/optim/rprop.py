@@ -12,8 +12,8 @@ __all__ = ["Rprop"]
 
 
 class Rprop(PerParameter):
-    """Steps by the sign of the gradient alone; each element's step size grows by ``etas[1]`` while the sign stays and shrinks
-    by ``etas[0]`` when it turns (that element then rests for one step)."""
+    """Steps by the sign of the gradient alone; each element's step size grows by ``etas[1]`` while the sign stays and
+    shrinks by ``etas[0]`` when it turns (that element then rests for one step)."""
 
     def __init__(
         self,

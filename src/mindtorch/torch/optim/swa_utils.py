@@ -82,7 +82,8 @@ def get_swa_multi_avg_fn() -> Callable:
 
 
 class AveragedModel(torch.nn.Module):
-    """A copy of ``model`` (at ``.module``) whose parameters follow the averages of the model given to ``update_parameters``.
+    """A copy of ``model`` (at ``.module``) whose parameters follow the averages of the model given to
+    ``update_parameters``.
 
     The average is equal-weighted unless ``avg_fn`` (one parameter) or ``multi_avg_fn`` (lists) says otherwise. With
     ``use_buffers`` buffers are averaged too, otherwise they are copied.
@@ -138,8 +139,8 @@ class AveragedModel(torch.nn.Module):
 
 @torch.no_grad()
 def update_bn(loader: Iterable[Any], model: Any, device: Any = None) -> None:
-    """Recompute the running statistics of the batch norms of ``model`` in one pass over ``loader`` (the inputs, or tuples
-    whose first entry is the input)."""
+    """Recompute the running statistics of the batch norms of ``model`` in one pass over ``loader`` (the inputs, or
+    tuples whose first entry is the input)."""
     from mindtorch.torch.nn.modules.batchnorm import _BatchNorm
 
     norms = [m for m in model.modules() if isinstance(m, _BatchNorm)]

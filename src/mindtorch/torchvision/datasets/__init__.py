@@ -5,9 +5,9 @@ from .cifar import CIFAR100 as CIFAR100
 from .fakedata import FakeData as FakeData
 from .folder import DatasetFolder as DatasetFolder
 from .folder import ImageFolder as ImageFolder
+from .mnist import KMNIST as KMNIST
 from .mnist import MNIST as MNIST
 from .mnist import FashionMNIST as FashionMNIST
-from .mnist import KMNIST as KMNIST
 from .vision import VisionDataset as VisionDataset
 
 __all__ = [

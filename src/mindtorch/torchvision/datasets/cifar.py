@@ -48,8 +48,8 @@ def read_pickle(path: str) -> dict:
 class CIFAR10(VisionDataset):
     """Colour images, 32 x 32, from ``root/cifar-10-batches-py`` (the folder in the archive for Python).
 
-    ``download=True`` unpacks the archive when it lies in ``root``; nothing is downloaded. ``data`` is ``(N, 32, 32, 3)`` of
-    bytes, ``targets`` a list. RuntimeError when files are missing; ValueError that names a damaged one.
+    ``download=True`` unpacks the archive when it lies in ``root``; nothing is downloaded. ``data`` is ``(N, 32, 32,
+    3)`` of bytes, ``targets`` a list. RuntimeError when files are missing; ValueError that names a damaged one.
     """
 
     base_folder = "cifar-10-batches-py"
@@ -74,8 +74,8 @@ class CIFAR10(VisionDataset):
         if not self._check_integrity():
             raise RuntimeError(
                 "Dataset not found or corrupted. You can use download=True to download it"
-                f" - mindtorch does not download: put the folder {self.base_folder} (or {self.filename} from {self.url}, "
-                f"with download=True) into {self.root}"
+                f" - mindtorch does not download: put the folder {self.base_folder} (or {self.filename} from "
+                f"{self.url}, with download=True) into {self.root}"
             )
         parts = [self._load(name) for name in (self._train_files if train else self._test_files)]
         self.data = np.concatenate([data for data, _ in parts])
@@ -96,7 +96,8 @@ class CIFAR10(VisionDataset):
         archive = os.path.join(self.root, self.filename)
         if not os.path.isfile(archive):
             raise RuntimeError(
-                f"{type(self).__name__} cannot be downloaded by mindtorch: fetch {self.url} yourself and put it into {self.root}"
+                f"{type(self).__name__} cannot be downloaded by mindtorch: fetch {self.url} yourself and put "
+                f"it into {self.root}"
             )
         try:
             with tarfile.open(archive) as tar:
@@ -113,7 +114,8 @@ class CIFAR10(VisionDataset):
             raise ValueError(f"{path}: expected entries 'data' and 'labels', found {sorted(map(str, entry))}")
         if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != 3072 or len(data) != len(labels):
             raise ValueError(
-                f"{path}: expected N rows of 3072 bytes and N labels, found {data.dtype} {data.shape} and {len(labels)} labels"
+                f"{path}: expected N rows of 3072 bytes and N labels, found "
+                f"{data.dtype} {data.shape} and {len(labels)} labels"
             )
         return data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), list(labels)
 

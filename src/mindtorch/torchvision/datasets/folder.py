@@ -38,7 +38,8 @@ def make_dataset(
 ) -> list[tuple[str, int]]:
     """(path, class) of all files below the class folders, in order of class and path.
 
-    ValueError unless exactly one of ``extensions`` and ``is_valid_file`` is given; FileNotFoundError for a class without files.
+    ValueError unless exactly one of ``extensions`` and ``is_valid_file`` is given; FileNotFoundError for a class
+    without files.
     """
     directory = os.path.expanduser(directory)
     if class_to_idx is None:

@@ -33,13 +33,16 @@ def _read(path: str) -> bytes:
 
 
 def read(path: str) -> np.ndarray:
-    """The array in an idx file, gzipped or not, in native byte order. ValueError that names the file when it is damaged."""
+    """The array in an idx file, gzipped or not, in native byte order. ValueError that names the file when it is
+    damaged."""
     data = _read(path)
     if len(data) < 4:
         raise ValueError(f"{path}: {len(data)} bytes are too few for an idx file (its header has 4 and more)")
     zero, kind, dims = struct.unpack(">HBB", data[:4])
     if zero != 0 or kind not in _TYPES:
-        raise ValueError(f"{path}: not an idx file, it starts with bytes {data[:4].hex()} (expected 0000, a type, dimensions)")
+        raise ValueError(
+            f"{path}: not an idx file, it starts with bytes {data[:4].hex()} (expected 0000, a type, dimensions)"
+        )
     start = 4 + 4 * dims
     if dims == 0 or len(data) < start:
         raise ValueError(f"{path}: the header says {dims} dimensions, but the file has {len(data)} bytes")
@@ -49,7 +52,8 @@ def read(path: str) -> np.ndarray:
     if wanted != there:
         word = "cut off" if there < wanted else "too long"
         raise ValueError(
-            f"{path}: the file is {word}: sizes {'x'.join(map(str, shape))} need {wanted} bytes of values, but there are {there}"
+            f"{path}: the file is {word}: sizes {'x'.join(map(str, shape))} need {wanted} bytes of "
+            f"values, but there are {there}"
         )
     array = np.frombuffer(data, dtype, offset=start).reshape(shape)
     return array.astype(dtype.newbyteorder("="), copy=True)

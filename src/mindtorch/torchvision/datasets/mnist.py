@@ -128,7 +128,8 @@ class MNIST(VisionDataset):
         array = idx.read(path)
         if array.ndim != dims or array.dtype != "uint8":
             raise ValueError(
-                f"{path}: expected bytes in {dims} dimensions, but the file holds {array.dtype} in {array.ndim} dimensions"
+                f"{path}: expected bytes in {dims} dimensions, but the file holds {array.dtype} in "
+                f"{array.ndim} dimensions"
             )
         return array
 

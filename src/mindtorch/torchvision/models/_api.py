@@ -37,8 +37,8 @@ class WeightsEnum(Enum):
 def no_download(what: str, url: str) -> str:
     """The message for weights that would have to be downloaded."""
     return (
-        f"{what} cannot be downloaded by mindtorch. Fetch {url} yourself, make the model with weights=None, and load the "
-        "file: model.load_state_dict(torch.load(path))"
+        f"{what} cannot be downloaded by mindtorch. Fetch {url} yourself, make the model with weights=None, and load "
+        "the file: model.load_state_dict(torch.load(path))"
     )
 
 

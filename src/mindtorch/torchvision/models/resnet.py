@@ -60,7 +60,8 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1 x 1, 3 x 3 (with the stride) and 1 x 1 convolutions beside a shortcut; the output has ``4 * planes`` channels."""
+    """1 x 1, 3 x 3 (with the stride) and 1 x 1 convolutions beside a shortcut; the output has ``4 * planes``
+    channels."""
 
     expansion: int = 4
 
@@ -160,8 +161,7 @@ class ResNet(nn.Module):
         shared = (self.groups, self.base_width)
         parts = [block(self.inplanes, planes, stride, downsample, *shared, first_dilation, norm)]
         self.inplanes = out
-        for _ in range(1, blocks):
-            parts.append(block(out, planes, 1, None, *shared, self.dilation, norm))
+        parts += [block(out, planes, 1, None, *shared, self.dilation, norm) for _ in range(1, blocks)]
         return nn.Sequential(*parts)
 
     def forward(self, x: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Boxes: areas, overlaps, formats, suppression. A box is ``(x1, y1, x2, y2)`` in a tensor ``(N, 4)`` unless told otherwise."""
+"""Boxes: areas, overlaps, formats, suppression. A box is ``(x1, y1, x2, y2)`` in a tensor ``(N, 4)`` unless told
+otherwise."""
 
 from __future__ import annotations
 
@@ -71,7 +72,8 @@ def box_convert(boxes: Any, in_fmt: str, out_fmt: str) -> Any:
 
 
 def nms(boxes: Any, scores: Any, iou_threshold: float) -> Any:
-    """Indices of the boxes kept, best score first: a box goes when it overlaps a better one by more than the threshold."""
+    """Indices of the boxes kept, best score first: a box goes when it overlaps a better one by more than the
+    threshold."""
     if boxes.dim() != 2 or boxes.shape[-1] != 4:
         raise RuntimeError(f"boxes should be a 2d tensor with 4 columns, got shape {tuple(boxes.shape)}")
     if scores.dim() != 1 or scores.shape[0] != boxes.shape[0]:

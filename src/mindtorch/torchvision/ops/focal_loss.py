@@ -7,7 +7,9 @@ from typing import Any
 import mindtorch.torch.nn.functional as F
 
 
-def sigmoid_focal_loss(inputs: Any, targets: Any, alpha: float = 0.25, gamma: float = 2, reduction: str = "none") -> Any:
+def sigmoid_focal_loss(
+    inputs: Any, targets: Any, alpha: float = 0.25, gamma: float = 2, reduction: str = "none"
+) -> Any:
     """Binary cross entropy of logits, weighted by ``(1 - p_t) ** gamma`` and, for ``alpha >= 0``, by class balance."""
     p = inputs.sigmoid()
     loss = F.binary_cross_entropy_with_logits(inputs, targets, reduction="none")
@@ -21,4 +23,6 @@ def sigmoid_focal_loss(inputs: Any, targets: Any, alpha: float = 0.25, gamma: fl
         return loss.mean()
     if reduction == "sum":
         return loss.sum()
-    raise ValueError(f"Invalid Value for arg 'reduction': '{reduction}'\n Supported reduction modes: 'none', 'mean', 'sum'")
+    raise ValueError(
+        f"Invalid Value for arg 'reduction': '{reduction}'\n Supported reduction modes: 'none', 'mean', 'sum'"
+    )

@@ -11,8 +11,8 @@ from .transforms import Grayscale as Grayscale
 from .transforms import InterpolationMode as InterpolationMode
 from .transforms import Lambda as Lambda
 from .transforms import Normalize as Normalize
-from .transforms import PILToTensor as PILToTensor
 from .transforms import Pad as Pad
+from .transforms import PILToTensor as PILToTensor
 from .transforms import RandomAdjustSharpness as RandomAdjustSharpness
 from .transforms import RandomAffine as RandomAffine
 from .transforms import RandomApply as RandomApply

@@ -55,7 +55,8 @@ def _fill(img: Any, fill: Any, name: str = "fill") -> Any:
             return tuple(fill) * n if n > 1 else fill[0]
         if len(fill) != n:
             raise ValueError(
-                f"The number of elements in '{name}' does not match the number of channels of the image ({len(fill)} != {n})"
+                f"The number of elements in '{name}' does not match the number of channels of the image "
+                f"({len(fill)} != {n})"
             )
         fill = tuple(fill)
     if img.mode != "F" and isinstance(fill, (list, tuple)):

@@ -1,8 +1,8 @@
-"""Image operations on tensors ``(..., C, H, W)``: floating point in 0..1, or integers in the whole range of their type."""
+"""Image operations on tensors ``(..., C, H, W)``: floating point in 0..1, or integers in the whole range of their
+type."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -98,7 +98,11 @@ def resize(img: Any, size: Sequence[int], mode: InterpolationMode, antialias: bo
     antialias = bool(antialias) and name in ("bilinear", "bicubic")
     x, *undo = _batched(img, [torch.float32, torch.float64])
     x = F.interpolate(
-        x, size=list(size), mode=name, align_corners=False if name in ("bilinear", "bicubic") else None, antialias=antialias
+        x,
+        size=list(size),
+        mode=name,
+        align_corners=False if name in ("bilinear", "bicubic") else None,
+        antialias=antialias,
     )
     if name == "bicubic" and img.dtype == torch.uint8:
         x = x.clamp(min=0, max=255)
@@ -345,7 +349,9 @@ def _grid(matrix: Any, w: int, h: int, out_w: int, out_h: int) -> Any:
 
 def _rotated_size(matrix: list[float], w: int, h: int) -> tuple[int, int]:
     """Width and height of the smallest image that holds the turned one."""
-    corners = torch.tensor([[-0.5 * w, -0.5 * h, 1.0], [-0.5 * w, 0.5 * h, 1.0], [0.5 * w, 0.5 * h, 1.0], [0.5 * w, -0.5 * h, 1.0]])
+    corners = torch.tensor(
+        [[-0.5 * w, -0.5 * h, 1.0], [-0.5 * w, 0.5 * h, 1.0], [0.5 * w, 0.5 * h, 1.0], [0.5 * w, -0.5 * h, 1.0]]
+    )
     points = torch.matmul(corners, torch.tensor(matrix, dtype=torch.float).view(2, 3).T)
     low, high = points.min(dim=0).values, points.max(dim=0).values
     low, high = low + torch.tensor((w * 0.5, h * 0.5)), high + torch.tensor((w * 0.5, h * 0.5))

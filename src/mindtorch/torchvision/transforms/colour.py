@@ -231,7 +231,11 @@ class RandomErasing(torch.nn.Module):
             h, w = int(round(math.sqrt(area * shape))), int(round(math.sqrt(area / shape)))
             if not (h < img_h and w < img_w):
                 continue
-            v = torch.empty([c, h, w], dtype=torch.float32).normal_() if value is None else torch.tensor(value)[:, None, None]
+            v = (
+                torch.empty([c, h, w], dtype=torch.float32).normal_()
+                if value is None
+                else torch.tensor(value)[:, None, None]
+            )
             i = torch.randint(0, img_h - h + 1, size=(1,)).item()
             j = torch.randint(0, img_w - w + 1, size=(1,)).item()
             return i, j, h, w, v
@@ -244,7 +248,8 @@ class RandomErasing(torch.nn.Module):
         value = None if isinstance(value, str) else list(value)
         if value is not None and len(value) not in (1, img.shape[-3]):
             raise ValueError(
-                f"If value is a sequence, it should have either a single value or {img.shape[-3]} (number of input channels)"
+                f"If value is a sequence, it should have either a single value or {img.shape[-3]} "
+                "(number of input channels)"
             )
         return F.erase(img, *self.get_params(img, self.scale, self.ratio, value), self.inplace)
 

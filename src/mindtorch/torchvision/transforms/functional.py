@@ -1,4 +1,5 @@
-"""Image operations as functions. Each takes a PIL image or a tensor ``(..., C, H, W)`` and gives one of the same kind."""
+"""Image operations as functions. Each takes a PIL image or a tensor ``(..., C, H, W)`` and gives one of the same
+kind."""
 
 from __future__ import annotations
 
@@ -134,7 +135,9 @@ def normalize(tensor: Any, mean: Sequence[float], std: Sequence[float], inplace:
     if not tensor.is_floating_point():
         raise TypeError(f"Input tensor should be a float tensor. Got {tensor.dtype}.")
     if tensor.ndim < 3:
-        raise ValueError(f"Expected tensor to be a tensor image of size (..., C, H, W). Got tensor.size() = {tensor.size()}")
+        raise ValueError(
+            f"Expected tensor to be a tensor image of size (..., C, H, W). Got tensor.size() = {tensor.size()}"
+        )
     out = tensor if inplace else tensor.clone()
     mean = torch.as_tensor(mean, dtype=out.dtype, device=out.device)
     std = torch.as_tensor(std, dtype=out.dtype, device=out.device)
@@ -158,7 +161,8 @@ def resized_size(shape: tuple[int, int], size: Sequence[int], max_size: int | No
     if max_size is not None:
         if max_size <= size[0]:
             raise ValueError(
-                f"max_size = {max_size} must be strictly greater than the requested size for the smaller edge size = {size}"
+                f"max_size = {max_size} must be strictly greater than the requested size for the smaller edge "
+                f"size = {size}"
             )
         if new_long > max_size:
             new_short, new_long = int(max_size * new_short / new_long), max_size

@@ -99,7 +99,9 @@ class Pad(torch.nn.Module):
         if padding_mode not in ("constant", "edge", "reflect", "symmetric"):
             raise ValueError("Padding mode should be either constant, edge, reflect or symmetric")
         if isinstance(padding, Sequence) and len(padding) not in (1, 2, 4):
-            raise ValueError(f"Padding must be an int or a 1, 2, or 4 element tuple, not a {len(padding)} element tuple")
+            raise ValueError(
+                f"Padding must be an int or a 1, 2, or 4 element tuple, not a {len(padding)} element tuple"
+            )
         self.padding = padding
         self.fill = fill
         self.padding_mode = padding_mode
@@ -291,7 +293,8 @@ class RandomRotation(torch.nn.Module):
         return F.rotate(img, angle, self.interpolation, self.expand, self.center, fill_for(img, self.fill))
 
     def __repr__(self) -> str:
-        text = f"{type(self).__name__}(degrees={self.degrees}, interpolation={self.interpolation.value}, expand={self.expand}"
+        text = f"{type(self).__name__}(degrees={self.degrees}, interpolation={self.interpolation.value}"
+        text += f", expand={self.expand}"
         if self.center is not None:
             text += f", center={self.center}"
         if self.fill is not None:
@@ -321,7 +324,9 @@ class RandomAffine(torch.nn.Module):
         self.translate = translate
         self.scale = scale
         if shear is not None:
-            shear = [float(s) for s in shear] if isinstance(shear, Sequence) and len(shear) == 4 else span(shear, "shear")
+            shear = (
+                [float(s) for s in shear] if isinstance(shear, Sequence) and len(shear) == 4 else span(shear, "shear")
+            )
         self.shear = shear
         self.interpolation = as_mode(interpolation)
         self.fill = 0 if fill is None else fill

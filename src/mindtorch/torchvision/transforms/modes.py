@@ -35,5 +35,7 @@ def as_mode(value: Any) -> InterpolationMode:
     if isinstance(value, int) and value in _BY_NUMBER:
         return _BY_NUMBER[value]
     if not isinstance(value, InterpolationMode):
-        raise TypeError("Argument interpolation should be a InterpolationMode or a corresponding Pillow integer constant")
+        raise TypeError(
+            "Argument interpolation should be a InterpolationMode or a corresponding Pillow integer constant"
+        )
     return value

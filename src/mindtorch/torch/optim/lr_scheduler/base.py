@@ -1,4 +1,5 @@
-"""`LRScheduler`, the base class: counts steps, asks ``get_lr`` for one rate a group and writes them into the optimiser."""
+"""`LRScheduler`, the base class: counts steps, asks ``get_lr`` for one rate a group and writes them into the
+optimiser."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def set_option(group: dict[str, Any], key: str, value: Any) -> None:
 
 
 def per_group(name: str, optimizer: Optimizer, value: Any) -> list:
-    """``value`` for each group: a list of the right length is copied, one value is repeated. ValueError on a wrong length."""
+    """``value`` for each group: a list of the right length is copied, one value is repeated. ValueError on a wrong
+    length."""
     n = len(optimizer.param_groups)
     if isinstance(value, (list, tuple)):
         if len(value) != n:
@@ -61,8 +63,8 @@ def save_callable(fn: Any) -> dict[str, Any] | None:
 
 
 class LRScheduler:
-    """Base class. Subclasses write ``get_lr`` from ``self.last_epoch``, ``self.base_lrs`` and the groups' present rates,
-    and may write ``_get_closed_form_lr``, used when ``step(epoch)`` jumps."""
+    """Base class. Subclasses write ``get_lr`` from ``self.last_epoch``, ``self.base_lrs`` and the groups' present
+    rates, and may write ``_get_closed_form_lr``, used when ``step(epoch)`` jumps."""
 
     _get_lr_called_within_step: bool = False
     _is_initial: bool = False

@@ -11,8 +11,8 @@ from .base import LRScheduler, check_optimizer, per_group, rates, save_callable,
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Cosine from the base rate to ``eta_min``, started anew after ``T_0``, ``T_0 * T_mult``, ... epochs. Fractions of an
-    epoch may be given to ``step``."""
+    """Cosine from the base rate to ``eta_min``, started anew after ``T_0``, ``T_0 * T_mult``, ... epochs. Fractions
+    of an epoch may be given to ``step``."""
 
     def __init__(
         self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
@@ -87,7 +87,8 @@ def _set_momentum(group: dict[str, Any], value: Any, use_beta1: bool) -> None:
 
 
 class CyclicLR(LRScheduler):
-    """A triangle between ``base_lr`` and ``max_lr``, its height scaled by ``mode`` or ``scale_fn``; stepped every batch.
+    """A triangle between ``base_lr`` and ``max_lr``, its height scaled by ``mode`` or ``scale_fn``; stepped every
+    batch.
 
     With ``cycle_momentum`` the momentum runs the opposite way between ``max_momentum`` and ``base_momentum``.
     """
@@ -175,8 +176,9 @@ _CYCLE_SHAPES = {"triangular": "cycle", "triangular2": "cycle", "exp_range": "it
 
 
 class OneCycleLR(LRScheduler):
-    """One rise from ``max_lr / div_factor`` to ``max_lr`` and one fall to ``max_lr / div_factor / final_div_factor``, while
-    the momentum falls and rises; stepped every batch, ``total_steps`` (or ``epochs * steps_per_epoch``) times at most."""
+    """One rise from ``max_lr / div_factor`` to ``max_lr`` and one fall to ``max_lr / div_factor / final_div_factor``,
+    while the momentum falls and rises; stepped every batch, ``total_steps`` (or ``epochs * steps_per_epoch``) times at
+    most."""
 
     def __init__(
         self,

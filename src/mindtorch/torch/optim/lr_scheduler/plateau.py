@@ -13,8 +13,8 @@ from .base import EPOCH_DEPRECATION_WARNING, LRScheduler, check_optimizer, rates
 class ReduceLROnPlateau(LRScheduler):
     """Multiply the rate by ``factor`` after ``patience`` steps without an improvement of the metric given to ``step``.
 
-    ``threshold`` says what counts as an improvement (relative, or absolute by ``threshold_mode``), ``cooldown`` how many
-    steps are not judged after a reduction, ``min_lr`` and ``eps`` where reductions end.
+    ``threshold`` says what counts as an improvement (relative, or absolute by ``threshold_mode``), ``cooldown`` how
+    many steps are not judged after a reduction, ``min_lr`` and ``eps`` where reductions end.
     """
 
     def __init__(

@@ -1,4 +1,5 @@
-"""`DataLoader`: batches from a dataset, in this process or from worker processes, in PyTorch's order for the same seed."""
+"""`DataLoader`: batches from a dataset, in this process or from worker processes, in PyTorch's order for the same
+seed."""
 
 from __future__ import annotations
 
@@ -65,8 +66,8 @@ class DataLoader(Generic[T_co]):
         persistent_workers: keep the workers from one epoch to the next.
         in_order: batches in the sampler's order; False hands out whichever is ready.
 
-    Errors: ValueError for arguments that exclude one another; an exception raised in a worker is raised here with its type
-    and traceback text; RuntimeError when a worker dies or the timeout passes.
+    Errors: ValueError for arguments that exclude one another; an exception raised in a worker is raised here with its
+    type and traceback text; RuntimeError when a worker dies or the timeout passes.
     """
 
     dataset: Any
@@ -141,9 +142,7 @@ class DataLoader(Generic[T_co]):
     @staticmethod
     def _check_workers(num_workers: int, timeout: float, prefetch_factor: int | None, persistent: bool) -> None:
         if num_workers < 0:
-            raise ValueError(
-                "num_workers option should be non-negative; use num_workers=0 to disable multiprocessing."
-            )
+            raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
         if timeout < 0:
             raise ValueError("timeout option should be non-negative")
         if num_workers == 0 and prefetch_factor is not None:
@@ -248,8 +247,8 @@ class DataLoader(Generic[T_co]):
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         if cores is not None and self.num_workers > cores:
             warnings.warn(
-                f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number of "
-                f"worker in current system is {cores}, which is smaller than what this DataLoader is going to create. "
+                f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number "
+                f"of worker in current system is {cores}, which is smaller than what this DataLoader is going to create. "
                 "Loading may be slow or even freeze; use fewer workers if it does.",
                 stacklevel=3,
             )

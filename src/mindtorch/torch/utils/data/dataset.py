@@ -26,7 +26,8 @@ __all__ = [
 
 
 class Dataset(Generic[T_co]):
-    """Samples by key. Subclasses write ``__getitem__``, and usually ``__len__``; ``__getitems__(list)`` may fetch a batch."""
+    """Samples by key. Subclasses write ``__getitem__``, and usually ``__len__``; ``__getitems__(list)`` may fetch a
+    batch."""
 
     def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
@@ -36,7 +37,8 @@ class Dataset(Generic[T_co]):
 
 
 class IterableDataset(Dataset[T_co], Iterable[T_co]):
-    """Samples in the order of ``__iter__``. With several workers each iterates its own copy: split with `get_worker_info`."""
+    """Samples in the order of ``__iter__``. With several workers each iterates its own copy: split with
+    `get_worker_info`."""
 
     def __add__(self, other: Dataset[T_co]) -> ChainDataset:  # type: ignore[override]
         return ChainDataset([self, other])
@@ -183,7 +185,8 @@ class Subset(Dataset[T_co]):
 def random_split(dataset: Dataset, lengths: Sequence[int | float], generator: Any = None) -> list[Subset]:
     """Random subsets that do not overlap, of the given lengths or (when they sum to 1) fractions.
 
-    Fractions are rounded down and what is left is dealt out one each from the front. ValueError when lengths do not add up.
+    Fractions are rounded down and what is left is dealt out one each from the front. ValueError when lengths do not
+    add up.
     """
     total = len(dataset)  # type: ignore[arg-type]
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:

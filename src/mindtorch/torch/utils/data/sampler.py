@@ -151,7 +151,8 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list]):
-    """Lists of ``batch_size`` indices of another sampler; the last may be shorter, or is left out with ``drop_last``."""
+    """Lists of ``batch_size`` indices of another sampler; the last may be shorter, or is left out with
+    ``drop_last``."""
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
         _positive("batch_size", batch_size)

@@ -15,7 +15,8 @@ class _Text(str):
 
 
 class Failure:
-    """The exception being handled, as type and traceback text. ``reraise`` raises it again with that text as message."""
+    """The exception being handled, as type and traceback text. ``reraise`` raises it again with that text as
+    message."""
 
     def __init__(self, exception: BaseException, where: str) -> None:
         self.kind = _sendable(type(exception))

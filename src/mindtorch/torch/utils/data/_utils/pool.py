@@ -72,8 +72,9 @@ def _few_threads(forked: bool) -> Any:
 class Pool:
     """Workers of one loader.
 
-    Tasks are numbered in the sampler's order and dealt out in turn; results are handed back in that order, or as they come
-    with ``in_order=False``. The pipe of a worker that dies ends, so a death is noticed at once and never waited for.
+    Tasks are numbered in the sampler's order and dealt out in turn; results are handed back in that order, or as they
+    come with ``in_order=False``. The pipe of a worker that dies ends, so a death is noticed at once and never waited
+    for.
     """
 
     def __init__(self, loader: Any, base_seed: int) -> None:

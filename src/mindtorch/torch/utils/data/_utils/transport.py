@@ -1,7 +1,8 @@
-"""How a batch travels from a worker to the loader: small ones through the pipe, large ones through anonymous shared memory.
+"""How a batch travels from a worker to the loader: small ones through the pipe, large ones through anonymous shared
+memory.
 
-The memory is a memfd whose descriptor crosses the pipe, so nothing has a name in a file system: whichever process dies, the
-kernel frees it, and the receiver's arrays lie directly in it (no copy on the receiving side).
+The memory is a memfd whose descriptor crosses the pipe, so nothing has a name in a file system: whichever process
+dies, the kernel frees it, and the receiver's arrays lie directly in it (no copy on the receiving side).
 """
 
 from __future__ import annotations
@@ -106,7 +107,10 @@ def receive(conn: Any) -> Any:
     with socket.fromfd(conn.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as s:
         (fd,) = reduction.recvfds(s, 1)
     try:
-        whole = memoryview(mmap.mmap(fd, sum(map(_padded, sizes))))
+        # Mapping all pages at once is cheaper than a page fault each.
+        whole = memoryview(
+            mmap.mmap(fd, sum(map(_padded, sizes)), flags=mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
+        )
     finally:
         os.close(fd)
     views, offset = [], 0
