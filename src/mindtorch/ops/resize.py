@@ -99,8 +99,8 @@ def _output_size(input: Any, size: Any, scale_factor: Any, recompute: Any) -> tu
             len(sizes) == d,
             ValueError,
             "Input and output must have the same number of spatial dimensions, but got input with spatial dimensions "
-            f"of {list(before)} and output size of {size}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and "
-            "output size in (o1, o2, ...,oK) format.",
+            f"of {list(before)} and output size of {size}. Please provide input tensor in (N, C, d1, d2, ...,dK) "
+            "format and output size in (o1, o2, ...,oK) format.",
         )
         check(not recompute, ValueError, "recompute_scale_factor is not meaningful with an explicit size.")
         return tuple(int(s) for s in sizes), (None,) * d

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from mindtorch.engine.host.quiet import EXTOBJ, quiet
 
 Ints = tuple[int, ...]
 PARALLEL = 1 << 17
+SMALL = 4096
+"""Elements below which one pass with indices is faster than one NumPy call per tap."""
 
 
 def out_size(size: Ints, kernel: Ints, stride: Ints, low: Ints, dilation: Ints, ceil_mode: bool) -> Ints:
@@ -196,6 +199,8 @@ def _fits(planes: np.ndarray, out: Ints) -> bool:
 def max_values(x: np.ndarray, out: Ints, kernel: Ints, stride: Ints, low: Ints, dilation: Ints) -> np.ndarray:
     """The maxima alone, one axis after the other."""
     d = len(out)
+    if x.size < SMALL:
+        return max_pool(x, out, kernel, stride, low, dilation)[0]
     for axis in range(-1, -d - 1, -1):
         k, s, p, n, o = kernel[axis], stride[axis], low[axis], x.shape[axis], out[axis]
         if k == 1 and s == 1 and p == 0 and n == o:
@@ -216,11 +221,10 @@ def _reduce_axis(
     """Windows of one axis reduced by a binary ufunc: shifted strided slices."""
     shape = list(x.shape)
     n, shape[axis] = shape[axis], out
-    parts = [(t, *span(t * d, out, n, s, p)) for t in range(k)]
-    full = [part for part in parts if part[1] == 0 and part[2] == out]
-    if len(full) >= 2:
+    parts, full = _spans(n, out, k, s, p, d)
+    if full:
         # start from two taps that reach every output: no fill, one pass less
-        a, b = full[:2]
+        a, b = full
         y = ufunc(x[_at(x.ndim, axis, _source(a, s, p, d))], x[_at(x.ndim, axis, _source(b, s, p, d))], extobj=EXTOBJ)
         rest = [part for part in parts if part is not a and part is not b]
     else:
@@ -231,6 +235,16 @@ def _reduce_axis(
             dst = y[_at(x.ndim, axis, slice(part[1], part[2]))]
             ufunc(dst, x[_at(x.ndim, axis, _source(part, s, p, d))], out=dst, extobj=EXTOBJ)
     return y
+
+
+@lru_cache(maxsize=512)
+def _spans(
+    n: int, out: int, k: int, s: int, p: int, d: int
+) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
+    """Every tap with the outputs it reaches, and the first two that reach all of them (if there are two)."""
+    parts = [(t, *span(t * d, out, n, s, p)) for t in range(k)]
+    full = [part for part in parts if part[1] == 0 and part[2] == out]
+    return parts, full[:2] if len(full) >= 2 else []
 
 
 def _source(part: tuple[int, int, int], s: int, p: int, d: int) -> slice:
@@ -292,6 +306,7 @@ def unpool(x: np.ndarray, index: np.ndarray, size: Ints) -> np.ndarray:
 
 
 # ------------------------------------------------------------------------------------------ averages
+@lru_cache(maxsize=256)
 def divisor(
     size: Ints, out: Ints, kernel: Ints, stride: Ints, low: Ints, include_pad: bool, override: int | None
 ) -> np.ndarray | int:
@@ -390,7 +405,8 @@ def adaptive_avg(x: np.ndarray, out: Ints) -> np.ndarray:
         if all(o == 1 for o in out) and x.size:
             lead, count = x.shape[:-d], math.prod(size)
             flat = np.ascontiguousarray(x).reshape(-1, count)
-            return (np.add.reduce(flat, axis=1) / np.asarray(count, x.dtype)).reshape(*lead, *out)
+            with quiet():
+                return (flat @ np.ones(count, x.dtype) / np.asarray(count, x.dtype)).reshape(*lead, *out)
         return avg_pool(x, out, kernel, kernel, (0,) * d, True, None)
     with quiet():
         y = x
