@@ -90,6 +90,11 @@ def no_grad_step(step: Callable) -> Callable:
     return wrapper
 
 
+# Names under which optimisers outside of this package import the two.
+_use_grad_for_differentiable = no_grad_step
+params_t = ParamsT
+
+
 def item(value: Any) -> Any:
     """A Python number for a number or a one-element tensor (``lr`` and ``weight_decay`` may be tensors)."""
     return value.item() if isinstance(value, torch.Tensor) else value

@@ -248,8 +248,8 @@ class DataLoader(Generic[T_co]):
         if cores is not None and self.num_workers > cores:
             warnings.warn(
                 f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number "
-                f"of worker in current system is {cores}, which is smaller than what this DataLoader is going to create. "
-                "Loading may be slow or even freeze; use fewer workers if it does.",
+                f"of worker in current system is {cores}, which is smaller than what this DataLoader is going to "
+                "create. Loading may be slow or even freeze; use fewer workers if it does.",
                 stacklevel=3,
             )
 
