@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from opdb import check_op, compare, database
+from opinfo_replay import check_op, compare, database
 
 import mindtorch.torch as mt
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import mindtorch.torch as mt
-from opdb import check_op, compare, database, to_ours
+from opinfo_replay import check_op, compare, database, to_ours
 
 UNARY = (
     "abs sign sgn signbit positive exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal sin cos tan asin acos "

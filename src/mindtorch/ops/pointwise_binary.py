@@ -30,9 +30,11 @@ def _pow_grad_input(g: Tensor, input: Tensor, exponent: Any) -> Tensor:
 
 
 def _pow_grad_exponent(g: Tensor, input: Any, exponent: Tensor, out: Tensor) -> Tensor:
-    base = input if isinstance(input, Tensor) else out.new_full((), input)
-    if base.dtype is not out.dtype:
-        base = base.to(out.dtype)
+    if not isinstance(input, Tensor):
+        if not isinstance(input, complex) and input > 0:  # the logarithm of a number stays exact for half tensors
+            return g * (out * math.log(input)).conj()
+        input = out.new_full((), input)
+    base = input if input.dtype is out.dtype else input.to(out.dtype)
     at_zero = (base == 0) & ((exponent.real if exponent.dtype.is_complex else exponent) >= 0)
     return g * (out * base.log()).masked_fill(at_zero, 0).conj()
 
