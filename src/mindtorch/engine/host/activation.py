@@ -22,6 +22,8 @@ F32 = np.dtype(np.float32)
 _ZERO = {np.dtype(t): np.zeros((), t) for t in (np.float32, np.float64, np.int64, np.int32, np.int16, np.int8, np.uint8)}
 KAPPA = 0.7978845608028654  # sqrt(2 / pi)
 ISQRT2 = 0.7071067811865476
+SIXTH = float(np.float32(1.0 / 6.0))
+"""PyTorch multiplies the gradient of hardsigmoid by 1/6 in single precision, also for float64."""
 
 
 # ---------------------------------------------------------------------- fused loops
@@ -176,7 +178,7 @@ def hswish1(x, p, q):  # type: ignore[no-untyped-def]
 def hswish2(x, p, q):  # type: ignore[no-untyped-def]
     y = x / F(3.0) + F(0.5)
     y = F(0.0) if x <= F(-3.0) else y
-    return F(1.0) if x >= F(3.0) else y
+    return y if x < F(3.0) else F(1.0)
 
 
 def elu1(x, p, q):  # type: ignore[no-untyped-def]
@@ -244,7 +246,7 @@ def _softplus_slope(x: np.ndarray, p: float, q: float) -> Any:
 
 def _hardswish_slope(x: np.ndarray, p: float, q: float) -> Any:
     y = np.where(x <= -3, _c(x, 0.0), x / _c(x, 3.0) + _c(x, 0.5))
-    return np.where(x >= 3, _c(x, 1.0), y)
+    return np.where(x < 3, y, _c(x, 1.0))
 
 
 silu = _forward(lambda x, p, q: x * _sigmoid(x), silu1)
@@ -277,9 +279,13 @@ silu_backward = _backward(_silu_slope, silu2)
 
 # ---------------------------------------------------------------------- relu and thresholds
 def relu(a: np.ndarray) -> Any:
-    """max(a, 0); any real dtype."""
+    """max(a, 0); any real dtype but bool (RuntimeError)."""
     zero = _ZERO.get(a.dtype)
-    return np.maximum(a, np.zeros((), a.dtype) if zero is None else zero, extobj=E)
+    if zero is None:
+        if a.dtype.kind == "b":
+            raise RuntimeError("Boolean inputs not supported for relu")
+        zero = np.zeros((), a.dtype)
+    return np.maximum(a, zero, extobj=E)
 
 
 def _threshold_fallback(g: np.ndarray, x: np.ndarray, out: np.ndarray, p: float, nt: int) -> None:
@@ -324,12 +330,18 @@ def clip(a: np.ndarray, low: float, high: float) -> Any:
     return np.minimum(np.maximum(a, _c(a, low), extobj=E), _c(a, high), extobj=E)
 
 
-def between(g: np.ndarray, a: np.ndarray, low: float, high: float, scale: float = 1.0) -> np.ndarray:
-    """scale * g where low < a < high, else 0 (derivative of a clip)."""
+def between(g: np.ndarray, a: np.ndarray, low: float, high: float) -> np.ndarray:
+    """g where low < a < high or a is nan, else 0 (derivative of a clip)."""
     with quiet():
-        out = np.array(g if scale == 1.0 else g * _c(g, scale))
+        out = np.array(g)
         np.putmask(out, (a <= low) | (a >= high), 0)
     return out
+
+
+def hardsigmoid_backward(g: np.ndarray, a: np.ndarray) -> Any:
+    """g / 6 where -3 < a < 3, else 0."""
+    with quiet():
+        return np.where((a > -3) & (a < 3), g * _c(g, SIXTH), _c(g, 0.0))
 
 
 # ---------------------------------------------------------------------- exponential units and shrinks
