@@ -222,7 +222,7 @@ def _bn_double(
 @op(
     "batch_norm_backward(T grad, T input, T? weight, T mean, T invstd, bool training, float eps)",
     ns="_C",
-    half="f32",
+    half="native",
     node="NativeBatchNormBackwardBackward0",
     grad=vjp(("grad", "input", "weight"), _bn_double),
 )
@@ -232,7 +232,12 @@ def batch_norm_backward(
     """Gradients of input, weight and bias; statistics as the forward pass used them (eps serves the next derivative)."""
     if a.size == 0:
         return np.zeros_like(a), np.zeros(a.shape[1], a.dtype), np.zeros(a.shape[1], a.dtype)
-    return K.batch_norm_backward(g, a, w, mean, invstd, training)
+    if a.dtype.itemsize > 2:
+        return K.batch_norm_backward(g, a, w, mean, invstd, training)
+    # half inputs: sums in float32; weight and bias may be float32 themselves, so only gx is rounded
+    w = None if w is None else w.astype(np.float32)
+    gx, gw, gb = K.batch_norm_backward(g.astype(np.float32), a.astype(np.float32), w, mean, invstd, training)
+    return gx.astype(a.dtype), gw, gb
 
 
 def _bn_rule(
@@ -280,12 +285,8 @@ def _bn_check(input: Tensor, running: tuple[Any, Any], weight: Any, bias: Any, t
     names = ("running_mean", "running_var", "weight", "bias")
     for name, v in zip(names, (*running, weight, bias)):
         check(v is None or v.numel() == c, RuntimeError, f"{name} should contain {c} elements not {v.numel() if v is not None else 0}")
-    if not training:
-        check(
-            running[0] is not None and running[1] is not None,
-            RuntimeError,
-            "Expected running_mean and running_var to be defined when training=False",
-        )
+    for name, v in zip(names[:2], running):
+        check(training or v is not None, RuntimeError, f"{name} must be defined in evaluation mode")
 
 
 def _size_check(name: str, size: list[int]) -> None:
@@ -377,7 +378,7 @@ def _instance_norm(
     check(
         use_input_stats or (mean is not None and var is not None),
         RuntimeError,
-        "Expected running_mean and running_var to be defined when use_input_stats=False",
+        "Expected running_mean and running_var to be defined when use_input_stats is false",
     )
     check(input.ndim >= 2, RuntimeError, "instance_norm: expected an input of at least 2 dimensions (N, C, ...)")
     n, c = input.shape[:2]
