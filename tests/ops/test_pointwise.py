@@ -27,7 +27,8 @@ DTYPES = [torch.float32, torch.int64, torch.complex64, torch.bool, torch.bfloat1
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", [n for n in UNARY + BINARY if n in database()])
 def test_opinfo(name: str, dtype: torch.dtype) -> None:
-    check_op(name, dtype, limit=6)
+    # The gradient of ldexp's exponent sums products rounded to 8 bits, which nearly cancel.
+    check_op(name, dtype, limit=6, scale=10 if (name, dtype) == ("ldexp", torch.bfloat16) else 1)
 
 
 def ulps(a: np.ndarray, b: np.ndarray) -> int:

@@ -55,7 +55,7 @@ log_ndtr = _row(
 
 # ------------------------------------------------------------------------------------------ gamma
 lgamma = _row(
-    "lgamma", K.scipy_ufunc("gammaln"), "torch Tensor", True, input=lambda g, input: g * digamma(input)
+    "lgamma", K.lgamma, "torch Tensor", True, input=lambda g, input: g * digamma(input)
 )
 alias("gammaln", lgamma, ns="special")
 digamma = _everywhere("digamma", K.digamma, input=lambda g, input: g * polygamma(1, input))

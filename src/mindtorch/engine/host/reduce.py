@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core.errors import check
+from mindtorch.engine.host import sums
 from mindtorch.engine.host.quiet import EXTOBJ, quiet
 
 F4 = np.dtype(np.float32)
@@ -72,6 +73,10 @@ def total(a: np.ndarray) -> Any:
     """Sum of all elements of a float32 or float64 array."""
     n = a.size
     v = a.ravel()
+    if sums.MIN <= n <= sums.MAX:
+        exact = sums.sum_last(v.reshape(1, n))
+        if exact is not None:
+            return exact[0]
     if n <= _BLOCK:
         return v.dot(ones(n, v.dtype))
     m = n - n % 1024
@@ -80,6 +85,42 @@ def total(a: np.ndarray) -> Any:
         r = r + float(v[m:].dot(ones(n - m, v.dtype)))
     with quiet():
         return v.dtype.type(r)
+
+
+def _wide(a: np.ndarray) -> bool:
+    """Whether NumPy's own row additions are PyTorch's to the bit, and fast: whole vectors, many of them."""
+    return a.size >= 16384 and a.shape[2] >= 256 and a.shape[2] % 32 == 0
+
+
+def _fold(a: np.ndarray) -> np.ndarray:
+    """``_cascade`` with narrow rows joined first: NumPy adds rows quickly only when they are wide."""
+    p, n, k = a.shape
+    f = 512 // k
+    if f < 2 or n < 4 * f:
+        return _cascade(a)
+    m = n - n % f
+    r = np.add.reduce(_cascade(a[:, :m].reshape(p, m // f, f * k)).reshape(p, f, k), 1)
+    if m < n:
+        r += np.add.reduce(a[:, m:], 1)
+    return r
+
+
+def _cascade(a: np.ndarray) -> np.ndarray:
+    """Sum of (P, n, K) over n as PyTorch adds rows: runs of 16, runs of 16 of those, and so on, four levels deep."""
+    p, n, k = a.shape
+    with quiet():
+        if n <= 16:
+            return np.add.reduce(a, 1)
+        step = 1 << max(4, -(-(n - 1).bit_length() // 4))
+        r = None
+        for _ in range(3):
+            g = a.shape[1] // step
+            tail = np.add.reduce(a[:, g * step :], 1)
+            r = tail if r is None else r + tail
+            a = np.add.reduce(a[:, : g * step].reshape(p, g, step, k), 2)
+            if g == 0:
+                return r
+        return r + np.add.reduce(a, 1)
 
 
 def axis_sum(a: np.ndarray, ax: tuple[int, ...]) -> np.ndarray:
@@ -97,15 +138,20 @@ def axis_sum(a: np.ndarray, ax: tuple[int, ...]) -> np.ndarray:
         n = count(tuple(shape[lo : hi + 1]), None)
         outer = count(tuple(shape[:lo]), None)
         inner = count(tuple(shape[hi + 1 :]), None)
+        exact = None
         if inner == 1:
-            a = a.reshape(outer, n).dot(ones(n, a.dtype))
-        elif outer == 1:
-            a = ones(n, a.dtype).dot(a.reshape(n, inner))
-        elif n <= 64:
-            with quiet():
-                a = np.add.reduce(a.reshape(outer, n, inner), 1)
+            x = a.reshape(outer, n)
+            exact = sums.sum_last(x) if sums.MIN <= x.size <= sums.MAX else None
+            a = x.dot(ones(n, a.dtype)) if exact is None else exact
         else:
-            a = np.matmul(ones(n, a.dtype), a.reshape(outer, n, inner))
+            x = a.reshape(outer, n, inner)
+            exact = sums.sum_rows(x) if x.size >= sums.MIN and not _wide(x) else None
+            if exact is not None:
+                a = exact
+            elif outer == 1 and n <= 128 and x.size < 16384:
+                a = ones(n, a.dtype).dot(x[0])
+            else:
+                a = _fold(x)
         del shape[lo : hi + 1]
     return a.reshape(shape)
 
@@ -125,7 +171,7 @@ def sum_(a: np.ndarray, dim: Any = None, keepdim: bool = False, dtype: Any = Non
         ax = axes(dim, a.ndim)
         if ax is None:
             r = np.asarray(total(a))
-        elif len(ax) == 1 and a.ndim <= 2 and ax[0] == a.ndim - 1:
+        elif len(ax) == 1 and a.ndim <= 2 and ax[0] == a.ndim - 1 and a.size < sums.MIN:
             r = a.dot(ones(a.shape[-1], d))
         else:
             r = axis_sum(a, ax)

@@ -67,6 +67,16 @@ def erf(a: np.ndarray) -> Any:
 
 
 # ------------------------------------------------------------------------------------------ gamma and zeta
+_gammaln = scipy_ufunc("gammaln")
+
+
+def lgamma(a: np.ndarray) -> Any:
+    """Log of the magnitude of gamma; infinite at both infinities."""
+    r = np.asarray(_gammaln(a))
+    low = r == -np.inf
+    return np.where(low, r.dtype.type(np.inf), r) if low.any() else r
+
+
 _psi = scipy_ufunc("psi")
 
 
