@@ -73,6 +73,19 @@ def _asked_by_find_spec() -> bool:
     return False
 
 
+def _ours(name: str) -> Any:
+    """Spec of ``mindtorch.<name>``, None when there is none. A parent may make its submodules when it is imported."""
+    parent = name.rpartition(".")[0]
+    try:
+        if parent:
+            importlib.import_module(f"mindtorch.{parent}")
+        return importlib.util.find_spec(f"mindtorch.{name}")
+    except ModuleNotFoundError as e:
+        if e.name is not None and f"mindtorch.{name}".startswith(e.name):
+            return None
+        raise
+
+
 class _Finder:
     """Answers for the torch family."""
 
@@ -80,10 +93,7 @@ class _Finder:
         """A spec for a module that mindtorch has; ModuleNotFoundError with the reason for one that it has not."""
         if _top(name) not in FAMILY:
             return None
-        try:
-            real = importlib.util.find_spec(f"mindtorch.{name}")
-        except ModuleNotFoundError:
-            real = None
+        real = _ours(name)
         if real is None:
             if _asked_by_find_spec():
                 return None
