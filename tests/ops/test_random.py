@@ -104,8 +104,8 @@ def test_like_follows_memory_order():
 
 
 def test_creation_options():
-    seed()
     assert mt.rand(2, requires_grad=True).requires_grad
+    seed()
     out, ref = mt.empty(3), torch.empty(3)
     assert mt.randn(3, out=out) is out
     same(out, torch.randn(3, out=ref))
@@ -251,7 +251,8 @@ def test_rejection_samplers(dtype, body):
         torch.binomial(torch.tensor(n, dtype=t), torch.tensor(p, dtype=t)),
     )
     a = shapes.reshape(40, 6)
-    same(mt._sample_dirichlet(mt.tensor(a, dtype=d)), torch._sample_dirichlet(torch.tensor(a, dtype=t)))
+    # the sum over a row may be added up in another order
+    same(mt._sample_dirichlet(mt.tensor(a, dtype=d)), torch._sample_dirichlet(torch.tensor(a, dtype=t)), ulp=2)
     same_place()
 
 

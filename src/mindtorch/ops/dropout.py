@@ -13,6 +13,7 @@ from mindtorch.core.generator import default_generator, stream_for
 from mindtorch.core.tensor import Tensor, wrap
 from mindtorch.engine.host import mt19937
 from mindtorch.engine.host import random as K
+from mindtorch.engine.host.quiet import quiet
 from mindtorch.ops.table import composite, op
 
 _P = "dropout probability has to be between 0 and 1, but got "
@@ -33,13 +34,17 @@ def _mask(x: Tensor, p: float, shape: tuple[int, ...] | None = None, scaled: boo
     else:
         K.put(noise, K.bernoulli(s, noise.size, keep, np.dtype(np.bool_)).astype(a.dtype))
         if scaled:
-            noise = (noise.astype(np.float32) * np.float32(yes)).astype(a.dtype) if a.dtype.kind != "c" else noise / keep
+            noise = (
+                (noise.astype(np.float32) * np.float32(yes)).astype(a.dtype) if a.dtype.kind != "c" else noise / keep
+            )
     return wrap(noise)
 
 
 def _floating(x: Tensor, name: str) -> None:
     text = "result type Float can't be cast to the desired output type Long"
-    check(x.k.diff, RuntimeError, f"{name}(): {text} (input has dtype {x.k.dtype}; dropout needs a floating point tensor)")
+    check(
+        x.k.diff, RuntimeError, f"{name}(): {text} (input has dtype {x.k.dtype}; dropout needs a floating point tensor)"
+    )
 
 
 def _dropout(x: Tensor, p: float, train: bool, inplace: bool) -> Tensor:
@@ -77,19 +82,22 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     ns="torch",
     half="native",
     nondiff=(1,),
-    grad={"input": lambda g, out, p, train: g[0] * out[1] * ((1.0 if p == 1 else 1.0 / (1.0 - p)) if train is not False else 1.0)},
+    grad={
+        "input": lambda g, out, p, train: (
+            g[0] * out[1] * ((0.0 if p == 1 else 1.0 / (1.0 - p)) if train is not False else 1.0)
+        )
+    },
 )
 def native_dropout(a: np.ndarray, p: float, train: bool | None) -> Any:
     """(result, boolean mask of what was kept)."""
     if train is False or a.size == 0:
         return a.copy(), np.ones_like(a, np.bool_)
     check(0 <= p <= 1, RuntimeError, f"{_P}{p:g}")
-    if p == 1:
-        return np.zeros_like(a), np.zeros_like(a, np.bool_)
     mask = np.empty_like(a, np.bool_)
     K.put(mask, K.bernoulli(default_generator.stream, a.size, 1.0 - p, mask.dtype))
-    wide = a if a.dtype.itemsize > 2 else a.astype(np.float32)
-    return (wide * mask * wide.dtype.type(1.0 / (1.0 - p))).astype(a.dtype), mask
+    scale = np.asarray(0.0 if p == 1 else 1.0 / (1.0 - p)).astype(a.dtype)
+    with quiet():
+        return a * mask.astype(a.dtype) * scale, mask
 
 
 # ------------------------------------------------------------------------------------------ whole channels
@@ -234,18 +242,19 @@ for _name in ("alpha_dropout", "feature_alpha_dropout"):
 
 
 # ------------------------------------------------------------------------------------------ rrelu
-def _rrelu_noise(a: np.ndarray, lower: float, upper: float, generator: Any) -> np.ndarray:
-    """Slopes: drawn uniformly where the input is not positive (two draws each), 1 elsewhere."""
+def _rrelu_draw(a: np.ndarray, lower: float, upper: float, generator: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(result, slopes): slopes are float64 draws where the input is not positive, in C order, and 1 elsewhere."""
     noise = np.ones(a.shape, a.dtype)
+    out = a.copy()
     down = a <= 0
-    n = int(np.count_nonzero(down))
-    u = stream_for(generator, "rrelu").unit(n)
-    noise[down] = (u * (upper - lower) + lower).astype(a.dtype)
-    return noise
+    slope = stream_for(generator, "rrelu").unit(int(np.count_nonzero(down))) * (upper - lower) + lower
+    noise[down] = slope.astype(a.dtype)
+    out[down] = (a[down].astype(np.float64) * slope).astype(a.dtype)
+    return out, noise
 
 
 @op(
-    "_rrelu_train(T input, float lower, float upper, any generator)",
+    "_rrelu_train(T input, float lower, float upper, any generator=None)",
     ns="_C",
     half="native",
     node="RreluWithNoiseBackward0",
@@ -253,20 +262,22 @@ def _rrelu_noise(a: np.ndarray, lower: float, upper: float, generator: Any) -> n
     grad={"input": lambda g, out: g[0] * out[1]},
 )
 def _rrelu_train(a: np.ndarray, lower: float, upper: float, generator: Any) -> Any:
-    noise = _rrelu_noise(a, lower, upper, generator)
-    return a * noise, noise
+    return _rrelu_draw(a, lower, upper, generator)
 
 
 def _rrelu(x: Tensor, lower: float, upper: float, training: bool, inplace: bool, generator: Any) -> Tensor:
-    check(lower <= upper, RuntimeError, f"Lower bound should be less than or equal to the upper bound, got {lower}, {upper}")
+    check(
+        lower <= upper,
+        RuntimeError,
+        f"Lower bound should be less than or equal to the upper bound, got {lower}, {upper}",
+    )
     if not training:
         slope = (lower + upper) / 2
         leaky = _leaky()
         return leaky(x, slope, inplace)
     if not inplace:
         return _rrelu_train(x, lower, upper, generator)[0]
-    noise = wrap(_rrelu_noise(x.a, lower, upper, generator))
-    return x.mul_(noise)
+    return x.copy_(_rrelu_train(x.clone(), lower, upper, generator)[0])
 
 
 def _leaky() -> Any:
@@ -275,19 +286,27 @@ def _leaky() -> Any:
     return SPACES["F"]["leaky_relu"]
 
 
-@composite("rrelu(T input, float lower=0.125, float upper=0.3333333333333333, bool training=False, any generator=None)", ns="torch")
+@composite(
+    "rrelu(T input, float lower=0.125, float upper=0.3333333333333333, bool training=False, any generator=None)",
+    ns="torch",
+)
 def torch_rrelu(input: Tensor, lower: float, upper: float, training: bool, generator: Any = None) -> Tensor:
     """Leaky relu whose slope is drawn from [lower, upper) in training, its middle otherwise."""
     return _rrelu(input, lower, upper, training, False, generator)
 
 
-@composite("rrelu_(T input, float lower=0.125, float upper=0.3333333333333333, bool training=False, any generator=None)", ns="torch F")
+@composite(
+    "rrelu_(T input, float lower=0.125, float upper=0.3333333333333333, bool training=False, any generator=None)",
+    ns="torch F",
+)
 def torch_rrelu_(input: Tensor, lower: float, upper: float, training: bool, generator: Any = None) -> Tensor:
     """In-place twin of ``torch.rrelu``."""
     return _rrelu(input, lower, upper, training, True, generator)
 
 
-@composite("rrelu(T input, float lower=0.125, float upper=0.3333333333333333, bool training=False, bool inplace=False)", ns="F")
+@composite(
+    "rrelu(T input, float lower=0.125, float upper=0.3333333333333333, bool training=False, bool inplace=False)", ns="F"
+)
 def rrelu(input: Tensor, lower: float, upper: float, training: bool, inplace: bool = False) -> Tensor:
     """Leaky relu whose slope is drawn from [lower, upper) in training, its middle otherwise."""
     return _rrelu(input, lower, upper, training, inplace, None)

@@ -47,7 +47,9 @@ def _size(name: str, size: tuple[Any, ...], named: Any = None) -> tuple[int, ...
     try:
         out = tuple(to_int(s) for s in size)
     except TypeError:
-        raise TypeError(f"{name}(): argument 'size' must be tuple of ints, but found element of type {size!r}") from None
+        raise TypeError(
+            f"{name}(): argument 'size' must be tuple of ints, but found element of type {size!r}"
+        ) from None
     for s in out:
         check(s >= 0, RuntimeError, f"Trying to create tensor with negative dimension {s}: {list(out)}")
     return out
@@ -124,7 +126,9 @@ def rand(
     **kw: Any,
 ) -> Tensor:
     """Uniform numbers in [0, 1) of shape ``size``."""
-    check(bool(size) or "size" in kw, TypeError, "rand() received an invalid combination of arguments: a size is required")
+    check(
+        bool(size) or "size" in kw, TypeError, "rand() received an invalid combination of arguments: a size is required"
+    )
     shape = _size("rand", size, _only_size("rand", kw))
     _plain("rand", names, layout, pin_memory)
     d = _float_dtype(dtype if dtype is not None or out is None else out.dtype, None, _RAND)
@@ -144,7 +148,11 @@ def randn(
     **kw: Any,
 ) -> Tensor:
     """Standard normal numbers of shape ``size``."""
-    check(bool(size) or "size" in kw, TypeError, "randn() received an invalid combination of arguments: a size is required")
+    check(
+        bool(size) or "size" in kw,
+        TypeError,
+        "randn() received an invalid combination of arguments: a size is required",
+    )
     shape = _size("randn", size, _only_size("randn", kw))
     _plain("randn", names, layout, pin_memory)
     d = _float_dtype(dtype if dtype is not None or out is None else out.dtype, None, _RANDN)
@@ -175,7 +183,9 @@ def _int_bounds(name: str, low: Any, high: Any) -> tuple[int, int]:
     return lo, hi
 
 
-def randint(*args: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, **kw: Any) -> Tensor:
+def randint(
+    *args: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, **kw: Any
+) -> Tensor:
     """``randint(high, size)`` or ``randint(low, high, size)``: integers in [low, high), int64 unless ``dtype`` is given."""
     names = ("high", "size") if _given(args, kw) == 2 else ("low", "high", "size")
     bound = dict(zip(names, args))
@@ -209,7 +219,13 @@ def _fill_integers(lo: int, hi: int) -> Fill:
 
 
 _C_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int", "int64": "int64_t"}
-_C_NAMES |= {"bool": "bool", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double"}
+_C_NAMES |= {
+    "bool": "bool",
+    "float16": "c10::Half",
+    "bfloat16": "c10::BFloat16",
+    "float32": "float",
+    "float64": "double",
+}
 
 
 def _check_range(np_dtype: np.dtype, lo: int, hi: int) -> None:
@@ -268,7 +284,9 @@ def randperm(
 
 def _like(name: str, input: Any, dtype: Any, memory_format: Any, layout: Any, device: Any) -> tuple[Any, ...]:
     """dtype, device and the array whose strides the result takes (None: contiguous)."""
-    check(isinstance(input, Tensor), TypeError, f"{name}(): argument 'input' must be Tensor, not {type(input).__name__}")
+    check(
+        isinstance(input, Tensor), TypeError, f"{name}(): argument 'input' must be Tensor, not {type(input).__name__}"
+    )
     _plain(name, None, layout, False)
     d = input.k.dtype if dtype is None else dtype
     keep = memory_format is None or "preserve" in str(memory_format)

@@ -12,7 +12,8 @@ from mindtorch.core.generator import stream_for
 from mindtorch.core.tensor import Tensor
 from mindtorch.engine.host import random as K
 from mindtorch.engine.host import rejection as R
-from mindtorch.ops.random import _create, _float_dtype, _RANDN, _size, _type_name, public
+from mindtorch.engine.host.quiet import quiet
+from mindtorch.ops.random import _RANDN, _create, _float_dtype, _size, _type_name, public
 from mindtorch.ops.random_fill import bernoulli_
 from mindtorch.ops.table import composite, op, put
 
@@ -27,7 +28,13 @@ def _only_float(a: np.ndarray, name: str) -> None:
 
 
 # ------------------------------------------------------------------------------------------ bernoulli
-@op("_bernoulli(T input, any generator)", ns="_C", half="native", node="BernoulliBackward0", grad={"input": lambda g: _zero(g)})
+@op(
+    "_bernoulli(T input, any generator)",
+    ns="_C",
+    half="native",
+    node="BernoulliBackward0",
+    grad={"input": lambda g: _zero(g)},
+)
 def _bernoulli(p: np.ndarray, generator: Any) -> np.ndarray:
     _only_float(p, "bernoulli_tensor_cpu_p_")
     return K.bernoulli_tensor(stream_for(generator, "bernoulli"), p).astype(p.dtype)
@@ -43,7 +50,11 @@ def bernoulli(input: Tensor, p: Any = None, generator: Any = None) -> Tensor:
 
 # ------------------------------------------------------------------------------------------ normal
 def _std_ok(std: np.ndarray) -> None:
-    check(std.size == 0 or bool((std.astype(np.float64) >= 0).all()), RuntimeError, "normal expects all elements of std >= 0.0")
+    check(
+        std.size == 0 or bool((std.astype(np.float64) >= 0).all()),
+        RuntimeError,
+        "normal expects all elements of std >= 0.0",
+    )
 
 
 def _noise(shape: tuple[int, ...], np_dtype: np.dtype, generator: Any) -> np.ndarray:
@@ -138,7 +149,9 @@ def normal(
     check(sd >= 0, RuntimeError, f"normal expects std >= 0.0, but found std {sd:g}")
     d = _float_dtype(dtype if dtype is not None or out is None else out.dtype, None, _RANDN)
     shape = _size("normal", (size,))
-    return _create("normal", shape, d, lambda s, a: K.normal_into(s, a, float(mean), sd), generator, out, device, requires_grad)
+    return _create(
+        "normal", shape, d, lambda s, a: K.normal_into(s, a, float(mean), sd), generator, out, device, requires_grad
+    )
 
 
 _NORMAL_FORMS = (
@@ -169,7 +182,9 @@ def poisson(rate: np.ndarray, generator: Any = None) -> np.ndarray:
     """Poisson counts with the rates in ``input``, in its dtype."""
     _only_float(rate, "poisson_cpu")
     flat = _rates(rate)
-    check(not flat.size or bool((flat >= 0).all()), RuntimeError, "invalid Poisson rate, expected rate to be non-negative")
+    check(
+        not flat.size or bool((flat >= 0).all()), RuntimeError, "invalid Poisson rate, expected rate to be non-negative"
+    )
     out = np.empty(flat.size)
     R.poisson(stream_for(generator, "poisson").st, flat, out)
     return out.reshape(rate.shape).astype(rate.dtype)
@@ -187,7 +202,12 @@ def binomial(count: np.ndarray, prob: np.ndarray, generator: Any = None) -> np.n
     return out.reshape(shape).astype(count.dtype)
 
 
-@op("multinomial(T input, int num_samples, bool replacement=False, *, any generator=None)", out=True, half="native", grad={})
+@op(
+    "multinomial(T input, int num_samples, bool replacement=False, *, any generator=None)",
+    out=True,
+    half="native",
+    grad={},
+)
 def multinomial(p: np.ndarray, num_samples: int, replacement: bool = False, generator: Any = None) -> np.ndarray:
     """Indices drawn with the weights in the rows of ``input``: (num_samples,) or (rows, num_samples), int64."""
     d = D.from_np(p.dtype)
@@ -229,10 +249,29 @@ def _standard_gamma_grad(a: np.ndarray, x: np.ndarray) -> np.ndarray:
     return R.gamma_slope(np.asarray(a, np.float64), np.asarray(x, np.float64)).astype(a.dtype)
 
 
-@op("_sample_dirichlet(T input, any generator=None)", ns="torch", half="native")
+@op("_dirichlet_grad(T x, T alpha, T total)", ns="torch", half="f32", promote="same")
+def _dirichlet_grad(x: np.ndarray, alpha: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """Slope of each coordinate of a Dirichlet sample in its own concentration, over 1 - x."""
+    wide = [np.asarray(v, np.float64) for v in np.broadcast_arrays(x, alpha, total)]
+    return R.dirichlet_slope(*wide).astype(x.dtype)
+
+
+def _dirichlet_rule(g: Tensor, input: Tensor, out: Tensor) -> Tensor:
+    slope = _dirichlet_grad(out, input, input.sum(-1, True).expand(input.shape))
+    return slope * (g - (out * g).sum(-1, True))
+
+
+@op(
+    "_sample_dirichlet(T input, any generator=None)",
+    ns="torch",
+    half="native",
+    node="DirichletBackward",
+    grad={"input": _dirichlet_rule},
+)
 def _sample_dirichlet(a: np.ndarray, generator: Any = None) -> np.ndarray:
     """Points of the simplex with concentrations in the last dimension of ``input``."""
     _only_float(a, "dirichlet")
     g = _gamma(a.astype(np.float64), generator)
-    out = g / g.sum(-1, keepdims=True)
-    return np.clip(out, D.finfo(D.from_np(a.dtype)).tiny, 1.0 - D.finfo(D.from_np(a.dtype)).eps / 2).astype(a.dtype)
+    info = D.finfo(D.from_np(a.dtype))
+    with quiet():
+        return np.clip(g / g.sum(-1, keepdims=True), info.tiny, 1.0 - info.eps / 2).astype(a.dtype)

@@ -30,7 +30,7 @@ _by_address: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDiction
 class Stream:
     """State of one generator: raw words, unit doubles, PyTorch's 5,056 state bytes."""
 
-    __slots__ = ("__weakref__", "bg", "fresh", "seed", "spare", "st")
+    __slots__ = ("__weakref__", "bg", "seed", "spare", "st")
 
     def __init__(self, seed: int) -> None:
         self.bg = np.random.MT19937(0)
@@ -45,7 +45,6 @@ class Stream:
         self.seed = seed & 0xFFFFFFFFFFFFFFFF
         self.bg._legacy_seeding(seed & 0xFFFFFFFF)
         self.spare[0] = 0.0
-        self.fresh = True
 
     def raw(self, n: int) -> np.ndarray:
         """``n`` 32-bit words in a uint64 array."""
@@ -73,7 +72,9 @@ class Stream:
     def state(self) -> bytes:
         """PyTorch's layout: seed, words left, seeded, next, 624 words of 64 bits, cached normal."""
         pos = int(self.st[624])
-        untouched = self.fresh and pos == 624
+        a, b = int(self.st[0]), int(self.st[1])
+        # only a state that was seeded and never drawn from still has the recurrence of the seeding in it
+        untouched = pos == 624 and b == (1812433253 * (a ^ (a >> 30)) + 1) & 0xFFFFFFFF
         head = struct.pack("<Qiiq", self.seed, 625 - pos, 1, 0 if untouched else pos)
         words = self.st[:624].astype(np.uint64).tobytes()
         valid = int(self.spare[0] != 0)
@@ -83,13 +84,14 @@ class Stream:
     def restore(self, state: bytes) -> None:
         """Take over a state made by :meth:`state` or by PyTorch. RuntimeError when the length is wrong."""
         if len(state) != STATE_BYTES:
-            raise RuntimeError(f"Expected a CPUGeneratorImplState of size {STATE_BYTES} but found the input RNG state size to be {len(state)}")
+            raise RuntimeError(
+                f"Expected a CPUGeneratorImplState of size {STATE_BYTES} but found the input RNG state size to be {len(state)}"
+            )
         seed, left, seeded, nxt = struct.unpack_from("<Qiiq", state)
         if not (0 < left <= 624 and seeded == 1 and 0 <= nxt <= 624):
             raise RuntimeError("Invalid mt19937 state")
         self.st[:624] = np.frombuffer(state, np.uint64, 624, 24).astype(np.uint32)
         self.st[624] = 625 - left
-        self.fresh = nxt == 0
         self.seed = seed
         _, y, _, valid, _ = struct.unpack_from("<dddii", state, 24 + 4992)
         self.spare[:] = (1.0, y) if valid else (0.0, 0.0)
@@ -99,7 +101,7 @@ class Stream:
         new = Stream(0)
         new.st[:] = self.st
         new.spare[:] = self.spare
-        new.seed, new.fresh = self.seed, self.fresh
+        new.seed = self.seed
         return new
 
 

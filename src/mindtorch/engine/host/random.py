@@ -13,7 +13,7 @@ import numpy as np
 
 from mindtorch.core.errors import check
 from mindtorch.engine.host import boxmuller, mt19937
-from mindtorch.engine.host.mt19937 import M24, Stream
+from mindtorch.engine.host.mt19937 import Stream
 from mindtorch.engine.host.quiet import quiet
 
 F32 = np.dtype(np.float32)
@@ -88,7 +88,9 @@ def uniform_into(s: Stream, a: np.ndarray, low: float, high: float) -> None:
 
 
 # ------------------------------------------------------------------------------------------ normal
-def normal(s: Stream, n: int, np_dtype: np.dtype, mean: float = 0.0, std: float = 1.0, dense: bool = True) -> np.ndarray:
+def normal(
+    s: Stream, n: int, np_dtype: np.dtype, mean: float = 0.0, std: float = 1.0, dense: bool = True
+) -> np.ndarray:
     """``n`` normals: in blocks of 16 from 16 elements up when the target is contiguous, in pairs of doubles otherwise."""
     if n < 16 or not dense:
         v = boxmuller.pairs(s, n)
@@ -147,21 +149,22 @@ def bernoulli(s: Stream, n: int, p: float, np_dtype: np.dtype, yes: float = 1.0)
 
 
 def bernoulli_tensor(s: Stream, p: np.ndarray) -> np.ndarray:
-    """True with probability ``p[i]``: a 24-bit draw each, 53 bits for float64 probabilities. bool of the shape of ``p``."""
+    """True with probability ``p[i]``: a 24-bit draw each, 53 bits for float64 probabilities. Contiguous, shape of ``p``."""
     wide = p.dtype == F64
     check_probabilities(p)
-    out = np.empty_like(p, np.bool_)
-    t = in_memory_order(p)
-    u = (s.unit(p.size) if wide else s.unit32(p.size)).reshape(t.shape)
-    put(out, u < (t if wide else t.astype(F32)))
-    return out
+    u = s.unit(p.size) if wide else s.unit32(p.size)
+    return np.asarray(u.reshape(p.shape) < (p if wide else p.astype(F32)))
 
 
 def check_probabilities(p: np.ndarray) -> None:
     """RuntimeError unless all of ``p`` is in [0, 1]."""
     if p.size:
         q = p.astype(F32) if p.dtype.itemsize == 2 else p
-        check(bool(((q >= 0) & (q <= 1)).all()), RuntimeError, "Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+        check(
+            bool(((q >= 0) & (q <= 1)).all()),
+            RuntimeError,
+            "Expected p_in >= 0 && p_in <= 1 to be true, but got false.",
+        )
 
 
 def exponential(s: Stream, n: int, np_dtype: np.dtype, rate: float = 1.0) -> np.ndarray:
@@ -200,8 +203,9 @@ def integers(s: Stream, n: int, low: int, high: int) -> np.ndarray:
         mt19937.modulo(s.st, out, span, low)
         return out
     w = s.longs(n)
-    if span < 1 << 64:
-        w %= _U(span)
+    if span == 1 << 64:
+        return w.view(np.int64)
+    w %= _U(span)
     return (w + _U(low & 0xFFFFFFFFFFFFFFFF)).view(np.int64)
 
 

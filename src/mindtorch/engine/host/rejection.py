@@ -279,3 +279,24 @@ def gamma_slope(a: np.ndarray, x: np.ndarray) -> np.ndarray:
         slope = (8.0 * (log_mass(a + h) - log_mass(a - h)) - (log_mass(a + 2 * h) - log_mass(a - 2 * h))) / (12.0 * h)
         mass = np.where(upper, -special.gammaincc(a, x), special.gammainc(a, x))
         return np.asarray(-slope * mass / density)
+
+
+def dirichlet_slope(x: np.ndarray, a: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """Slope of a coordinate ``x`` of a Dirichlet sample in its own concentration ``a``, divided by 1 - x.
+
+    The coordinate alone is a Beta(a, total - a) sample; its distribution function is differentiated as for the gamma.
+    """
+    from scipy import special
+
+    with np.errstate(all="ignore"):
+        b = total - a
+        h = 1e-3 * a
+        upper = x > a / total
+        density = np.exp((a - 1.0) * np.log(x) + (b - 1.0) * np.log1p(-x) - special.betaln(a, b))
+
+        def log_mass(c: np.ndarray) -> Any:
+            return np.log(np.where(upper, special.betainc(b, c, 1.0 - x), special.betainc(c, b, x)))
+
+        slope = (8.0 * (log_mass(a + h) - log_mass(a - h)) - (log_mass(a + 2 * h) - log_mass(a - 2 * h))) / (12.0 * h)
+        mass = np.where(upper, -special.betainc(b, a, 1.0 - x), special.betainc(a, b, x))
+        return np.asarray(-slope * mass / density / (1.0 - x))
