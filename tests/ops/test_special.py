@@ -12,7 +12,7 @@ import torch
 import mindtorch.torch as mt
 
 NAMES = """
-erf erfc erfinv lgamma digamma polygamma mvlgamma i0 logit xlogy special.i0e special.i1 special.i1e special.ndtr special.polygamma
+igamma igammac erf erfc erfinv lgamma digamma polygamma mvlgamma i0 logit xlogy special.i0e special.i1 special.i1e special.ndtr special.polygamma
 special.xlog1py special.zeta special.entr special.ndtri special.log_ndtr special.erfcx special.airy_ai special.bessel_j0
 special.bessel_j1 special.bessel_y0 special.bessel_y1 special.chebyshev_polynomial_t special.chebyshev_polynomial_u
 special.chebyshev_polynomial_v special.chebyshev_polynomial_w special.hermite_polynomial_h special.hermite_polynomial_he

@@ -137,3 +137,15 @@ def linalg_norm(
         return matrix_norm(A, ord, dims, keepdim, dtype=dtype)
     check(not isinstance(ord, str), RuntimeError, f"linalg.norm: Order {ord} not supported for vectors")
     return vector_norm(A, ord, dims, keepdim, dtype=dtype)
+
+
+@composite("frobenius_norm(T input, any dim=(), bool keepdim=False)", ns="torch", out=True)
+def frobenius_norm(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+    """2-norm over one or two dimensions (all when empty)."""
+    return vector_norm(input, 2.0, dim, keepdim)
+
+
+@composite("nuclear_norm(T input, any dim=(-2, -1), bool keepdim=False)", ns="torch", out=True)
+def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> Tensor:
+    """Sum of singular values over two dimensions."""
+    return matrix_norm(input, "nuc", dim, keepdim)

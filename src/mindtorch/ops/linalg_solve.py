@@ -22,7 +22,7 @@ from mindtorch.ops.linalg_decomp import (
     svdvals,
 )
 from mindtorch.ops.linalg_norm import linalg_norm
-from mindtorch.ops.table import SPACES, composite, op, vjp
+from mindtorch.ops.table import SPACES, composite, op, put, vjp
 
 
 # ------------------------------------------------------------------------------------------ solve
@@ -590,3 +590,29 @@ def pca_lowrank(A: Tensor, q: Any = None, center: Any = True, niter: Any = 2) ->
     if center:
         A = A - A.mean((-2,), keepdim=True)  # noqa: N806
     return svd_lowrank(A, q, niter, None)
+
+
+# ------------------------------------------------------------------------------------------ names PyTorch removed
+def _removed(name: str, instead: str) -> Any:
+    """A function that says what took the place of a name PyTorch has removed, as PyTorch's own stub does."""
+
+    def fn(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            f"torch.{name} was deprecated since version 1.9 and is now removed. Use {instead} instead."
+        )
+
+    fn.__name__ = fn.__qualname__ = name
+    fn.__doc__ = f"Removed from PyTorch; use ``{instead}``."
+    return fn
+
+
+for _name, _instead in (
+    ("symeig", "torch.linalg.eigh"),
+    ("eig", "torch.linalg.eig"),
+    ("lstsq", "torch.linalg.lstsq"),
+    ("solve", "torch.linalg.solve"),
+    ("matrix_rank", "torch.linalg.matrix_rank"),
+):
+    put("torch", **{_name: _removed(_name, _instead)})
+    if _name != "matrix_rank":
+        put("Tensor", **{_name: _removed(_name, _instead)})

@@ -12,7 +12,8 @@ from mindtorch.core.errors import check
 from mindtorch.core.tensor import Tensor, wrap
 from mindtorch.engine.host import special as K
 from mindtorch.ops import pointwise_unary as _unary  # noqa: F401 - its rows get names here
-from mindtorch.ops.table import alias, composite, op
+from mindtorch.ops import softmax as _softmax  # noqa: F401
+from mindtorch.ops.table import SPACES, alias, composite, op
 
 _TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
 _SQRT_2 = math.sqrt(2.0)
@@ -175,9 +176,34 @@ logit = op(
 )(K.logit)
 
 
-def _zeta_first(g: Tensor) -> Tensor:
-    raise RuntimeError("the derivative for 'zeta' with respect to its first argument is not implemented")
+# ------------------------------------------------------------------------------------------ incomplete gamma
+def _no_first(name: str) -> Any:
+    def rule(g: Tensor) -> Tensor:
+        raise RuntimeError(f"the derivative for '{name}: input' is not implemented")
 
+    return rule
+
+
+def _gamma_density(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
+    return g * ((input - 1) * other.log() - other - lgamma(input)).exp()
+
+
+igamma = op(
+    "igamma(T input, T other)",
+    promote="float",
+    inplace=True,
+    out=True,
+    grad={"input": _no_first("igamma"), "other": lambda g, input, other: _gamma_density(g, input, other)},
+)(K.scipy_ufunc("gammainc"))
+igammac = op(
+    "igammac(T input, T other)",
+    promote="float",
+    inplace=True,
+    out=True,
+    grad={"input": _no_first("igammac"), "other": lambda g, input, other: -_gamma_density(g, input, other)},
+)(K.scipy_ufunc("gammaincc"))
+alias("gammainc", igamma, ns="special")
+alias("gammaincc", igammac, ns="special")
 
 zeta = op(
     "zeta(TN input, TN other)",
@@ -185,7 +211,7 @@ zeta = op(
     out=True,
     ns="special",
     grad={
-        "input": lambda g: _zeta_first(g),
+        "input": _no_first("zeta"),
         "other": lambda g, input, other: g * (-input * zeta(input + 1, other)),
     },
 )(K.zeta)
@@ -212,3 +238,15 @@ for _name, _kernel in (
 for _name in ("exp2", "expm1", "log1p", "sinc", "round"):
     alias(_name, _name, ns="special")
 alias("expit", "sigmoid", ns="special")
+
+
+@composite("softmax(T input, int dim, *, any dtype=None)", ns="special")
+def softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """``torch.softmax``."""
+    return SPACES["torch"]["softmax"](input, dim, dtype=dtype)
+
+
+@composite("log_softmax(T input, int dim, *, any dtype=None)", ns="special")
+def log_softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """``torch.log_softmax``."""
+    return SPACES["torch"]["log_softmax"](input, dim, dtype=dtype)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core.errors import check
-from mindtorch.engine.host.quiet import quiet
+from mindtorch.engine.host.quiet import EXTOBJ, quiet
 
 I4 = np.dtype(np.int32)
 
@@ -106,17 +106,16 @@ def addbmm(c: np.ndarray, a: np.ndarray, b: np.ndarray, beta: Any = 1, alpha: An
 
 def _accumulate(c: np.ndarray, r: np.ndarray, beta: Any, alpha: Any) -> np.ndarray:
     t = r.dtype.type
-    with quiet():
-        if alpha != 1:
-            r = r * t(alpha)
-        if beta != 0:
-            x = c if beta == 1 else c * t(beta)
-            shape = np.broadcast_shapes(x.shape, r.shape)
-            if shape != r.shape:
-                raise RuntimeError(
-                    f"The expanded size of the tensor {list(r.shape)} must match the existing size {list(c.shape)}"
-                )
-            r = r + x
+    if alpha != 1:
+        np.multiply(r, t(alpha), r, extobj=EXTOBJ)
+    if beta != 0:
+        x = c if beta == 1 else np.multiply(c, t(beta), extobj=EXTOBJ)
+        try:
+            np.add(r, x, r, extobj=EXTOBJ)
+        except ValueError:
+            raise RuntimeError(
+                f"The expanded size of the tensor {list(r.shape)} must match the existing size {list(c.shape)}"
+            ) from None
     return r
 
 

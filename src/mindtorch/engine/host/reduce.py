@@ -6,6 +6,7 @@ through BLAS (`` x @ ones ``): faster than ``np.add.reduce`` at every size and a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,11 +62,9 @@ def kept(shape: tuple[int, ...], ax: tuple[int, ...] | None) -> tuple[int, ...]:
 
 def count(shape: tuple[int, ...], ax: tuple[int, ...] | None) -> int:
     """Number of elements that go into one result."""
-    n = 1
-    for i, s in enumerate(shape):
-        if ax is None or i in ax:
-            n *= s
-    return n
+    if ax is None:
+        return math.prod(shape)
+    return math.prod([shape[i] for i in ax])
 
 
 # ------------------------------------------------------------------------------------------ sums
@@ -135,9 +134,9 @@ def axis_sum(a: np.ndarray, ax: tuple[int, ...]) -> np.ndarray:
             i -= 1
             lo -= 1
         i -= 1
-        n = count(tuple(shape[lo : hi + 1]), None)
-        outer = count(tuple(shape[:lo]), None)
-        inner = count(tuple(shape[hi + 1 :]), None)
+        n = math.prod(shape[lo : hi + 1])
+        outer = math.prod(shape[:lo])
+        inner = math.prod(shape[hi + 1 :])
         exact = None
         if inner == 1:
             x = a.reshape(outer, n)
@@ -159,6 +158,14 @@ def axis_sum(a: np.ndarray, ax: tuple[int, ...]) -> np.ndarray:
 def sum_(a: np.ndarray, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     """Sum; integers and bool give int64 unless ``dtype`` says otherwise."""
     d = a.dtype
+    if a.ndim == 2 and dim.__class__ is tuple and len(dim) == 1 and (d is F4 or d is F8) and a.size < sums.MIN and not dtype:
+        x = dim[0]
+        if x == 1 or x == -1:
+            r = a.dot(ones(a.shape[1], d))
+            return r[:, None] if keepdim else r
+        if x == 0 or x == -2:
+            r = ones(a.shape[0], d).dot(a)
+            return r[None] if keepdim else r
     if dtype is not None:
         a = _cast(a, dtype.np)
         if dtype.np.itemsize == 2 and dtype.np.kind in "fV":
@@ -171,8 +178,6 @@ def sum_(a: np.ndarray, dim: Any = None, keepdim: bool = False, dtype: Any = Non
         ax = axes(dim, a.ndim)
         if ax is None:
             r = np.asarray(total(a))
-        elif len(ax) == 1 and a.ndim <= 2 and ax[0] == a.ndim - 1 and a.size < sums.MIN:
-            r = a.dot(ones(a.shape[-1], d))
         else:
             r = axis_sum(a, ax)
         return r.reshape(kept(a.shape, ax)) if keepdim else r
@@ -211,7 +216,7 @@ def mean(a: np.ndarray, dim: Any = None, keepdim: bool = False, dtype: Any = Non
         r = np.asarray(mean(_cast(a, F4 if narrow else dtype.np), dim, keepdim))
         return r.astype(dtype.np) if narrow else r
     r = sum_(a, dim, keepdim)
-    n = count(a.shape, axes(dim, a.ndim))
+    n = a.shape[dim[0]] if dim and len(dim) == 1 and a.ndim else count(a.shape, axes(dim, a.ndim))
     d = a.dtype
     if r.__class__ is np.ndarray and r.ndim:
         return np.divide(r, d.type(n), out=r, extobj=EXTOBJ)
@@ -259,11 +264,42 @@ def _moments(a: np.ndarray, ax: tuple[int, ...] | None, correction: float) -> tu
         return s / F8.type(max(n - correction, 0.0)), m
 
 
+def _small_moments(a: np.ndarray, axis: int | None, correction: float, root: bool) -> Any:
+    """Variance and mean of a small float32 array over one axis of two, or all of it; None when nothing is left to divide by."""
+    n = a.size if axis is None else a.shape[axis]
+    if n - correction <= 0 or n == 0:
+        return None
+    x = a.astype(F8)
+    if axis is None:
+        v = x.ravel()
+        one = ones(n, F8)
+        m = v.dot(one) / n
+        v = np.subtract(v, m, extobj=EXTOBJ)
+        s = v.dot(v) / (n - correction)
+    else:
+        if axis == 0:
+            x = x.T
+        one = ones(n, F8)
+        m = x.dot(one)
+        m /= n
+        x = np.subtract(x, m[:, None], extobj=EXTOBJ)
+        s = np.multiply(x, x, extobj=EXTOBJ).dot(one)
+        s /= n - correction
+    if root:
+        s = np.sqrt(s, extobj=EXTOBJ)
+    with quiet():
+        return np.asarray(s).astype(F4), np.asarray(m).astype(F4)
+
+
 def var_mean(
     a: np.ndarray, dim: Any, correction: float, keepdim: bool, root: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Variance (standard deviation with ``root``) and mean. Complex input: variance of the parts added, complex mean."""
     ax = axes(dim, a.ndim)
+    if a.dtype is F4 and a.size <= 4096 and (ax is None or (len(ax) == 1 and a.ndim == 2)) and not keepdim:
+        fast = _small_moments(a, None if ax is None else ax[0], correction, root)
+        if fast is not None:
+            return fast
     check(a.dtype.kind in "fc", RuntimeError, "std and var only support floating point and complex dtypes")
     if a.dtype.kind == "c":
         d = a.real.dtype
@@ -296,12 +332,15 @@ def extreme(name: str, fn: np.ufunc) -> Any:
     """``kernel(a, dim, keepdim)``: maximum or minimum; nan wins."""
 
     def kernel(a: np.ndarray, dim: Any = None, keepdim: bool = False) -> Any:
-        check(a.dtype.kind != "c", NotImplementedError, f"\"{name}\" not implemented for complex tensors: they have no order")
+        if a.dtype.kind == "c":
+            raise NotImplementedError(f"\"{name}\" not implemented for complex tensors: they have no order")
         ax = axes(dim, a.ndim)
         if not a.size:
             _nonempty(name, a, ax)
         if ax is None and not keepdim:
             return fn.reduce(a.ravel())
+        if ax is not None and len(ax) == 1:
+            return fn.reduce(a, ax[0], None, None, keepdim)
         return fn.reduce(a, axis=ax, keepdims=keepdim)
 
     return kernel
@@ -320,7 +359,8 @@ def extreme_at(name: str, method: str) -> Any:
     """``kernel(a, dim, keepdim) -> (values, indices)``; the first of equal elements, the first nan."""
 
     def kernel(a: np.ndarray, dim: int, keepdim: bool) -> tuple[np.ndarray, np.ndarray]:
-        check(a.dtype.kind != "c", NotImplementedError, f"\"{name}\" not implemented for complex tensors: they have no order")
+        if a.dtype.kind == "c":
+            raise NotImplementedError(f"\"{name}\" not implemented for complex tensors: they have no order")
         (d,) = axes((dim,), a.ndim) or (None,)
         if d is None:
             return a.copy(), np.zeros((), I8)
@@ -337,7 +377,8 @@ def arg_extreme(name: str, method: str) -> Any:
     """``kernel(a, dim, keepdim) -> index``; without ``dim`` into the flattened array."""
 
     def kernel(a: np.ndarray, dim: int | None, keepdim: bool) -> np.ndarray:
-        check(a.dtype.kind not in "cb", NotImplementedError, f"\"{name}_cpu\" not implemented for '{a.dtype.name}'")
+        if a.dtype.kind in "cb":
+            raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{a.dtype.name}'")
         ax = axes(None if dim is None else (dim,), a.ndim)
         if not a.size:
             _nonempty(name, a, ax)
@@ -388,7 +429,9 @@ def logsumexp(a: np.ndarray, dim: Any, keepdim: bool) -> Any:
         if not a.size:
             return np.log(np.add.reduce(np.exp(a), axis=ax, keepdims=keepdim))
         m = np.maximum.reduce(a.real, axis=ax, keepdims=True)
-        m = np.where(np.isinf(m), m.dtype.type(0), m)
+        inf = np.isinf(m)
+        if inf.any():
+            m = np.where(inf, m.dtype.type(0), m)
         s = np.asarray(sum_(np.exp(a - m), tuple(range(a.ndim)) if ax is None else ax, True))
         r = np.log(s) + m
     if keepdim:

@@ -13,7 +13,8 @@ I8 = np.dtype(np.int64)
 
 
 def _ordered(name: str, a: np.ndarray) -> None:
-    check(a.dtype.kind != "c", RuntimeError, f"{name}(): complex tensors have no order")
+    if a.dtype.kind == "c":
+        raise RuntimeError(f"{name}(): complex tensors have no order")
 
 
 def argsort(a: np.ndarray, axis: int, descending: bool) -> np.ndarray:
@@ -24,6 +25,16 @@ def argsort(a: np.ndarray, axis: int, descending: bool) -> np.ndarray:
     return a.shape[axis] - 1 - a[flip].argsort(axis, kind="stable")[flip]
 
 
+def along(x: np.ndarray, i: np.ndarray) -> np.ndarray:
+    """``x`` at the indices ``i`` along the last axis (leading shapes equal)."""
+    n = x.shape[-1]
+    if x.ndim == 1:
+        return x.take(i)
+    if x.ndim == 2 and x.flags.c_contiguous:
+        return x.reshape(-1).take(i + np.arange(0, x.size, n)[:, None]) if x.size else np.take_along_axis(x, i, -1)
+    return np.take_along_axis(x, i, -1)
+
+
 def sort(a: np.ndarray, dim: int, descending: bool, stable: Any = None) -> tuple[np.ndarray, np.ndarray]:
     """Sorted values and their indices. Always stable, so ``stable`` needs no other path."""
     _ordered("sort", a)
@@ -31,7 +42,7 @@ def sort(a: np.ndarray, dim: int, descending: bool, stable: Any = None) -> tuple
     if a.ndim == 0:
         return a.copy(), np.zeros((), I8)
     order = argsort(a, d, descending)
-    return np.take_along_axis(a, order, d), order
+    return (along(a, order) if d == a.ndim - 1 else np.take_along_axis(a, order, d)), order
 
 
 def topk(a: np.ndarray, k: int, dim: int, largest: bool, sorted: bool = True) -> tuple[np.ndarray, np.ndarray]:
@@ -39,15 +50,20 @@ def topk(a: np.ndarray, k: int, dim: int, largest: bool, sorted: bool = True) ->
     _ordered("topk", a)
     d = wrap_dim(dim, a.ndim)
     n = a.shape[d] if a.ndim else 1
-    check(0 <= k <= n, RuntimeError, f"selected index k out of range: k={k}, but dimension {d} has size {n}")
+    if not 0 <= k <= n:
+        raise RuntimeError(f"selected index k out of range: k={k}, but dimension {d} has size {n}")
     if a.ndim == 0:
         return a.copy(), np.zeros((), I8)
-    x = np.moveaxis(a, d, -1)
-    if n > 256 and 0 < k < n // 8 and a.dtype.kind in "f":
+    x = a if d == a.ndim - 1 else np.moveaxis(a, d, -1)
+    if n <= 256 and a.dtype.kind == "f" and not np.isnan(x).any():
+        order = (-x if largest else x).argsort(-1, kind="stable")[..., :k]
+    elif n > 256 and 0 < k < n // 8 and a.dtype.kind in "f":
         order = _partial(x, k, largest)
     else:
         order = argsort(x, x.ndim - 1, largest)[..., :k]
-    v = np.take_along_axis(x, order, -1)
+    v = along(x, order)
+    if d == a.ndim - 1:
+        return v, np.ascontiguousarray(order)
     return np.ascontiguousarray(np.moveaxis(v, -1, d)), np.ascontiguousarray(np.moveaxis(order, -1, d))
 
 
