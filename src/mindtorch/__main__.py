@@ -2,7 +2,7 @@
 
 import sys
 
-# python -m has put the current folder first: a program beside a file named like a standard module must not hide it from us.
+# python -m has put the current folder first: a file there named like a standard module must not hide that from us.
 _first = None if sys.flags.safe_path else sys.path.pop(0)
 
 from mindtorch.cli.main import main  # noqa: E402

@@ -1,4 +1,5 @@
 """``python -m mindtorch`` behaves as plain ``python`` does, and ``import torch`` means mindtorch in it and its children."""
+# ruff: noqa: E501 - tables of cases are easier to read unwrapped
 
 import os
 import subprocess

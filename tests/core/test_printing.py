@@ -1,4 +1,5 @@
 """repr of tensors equals PyTorch's, over generated tensors and every print option."""
+# ruff: noqa: E501 - tables of cases are easier to read unwrapped
 
 import random
 

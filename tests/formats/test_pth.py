@@ -1,4 +1,5 @@
 """Checkpoints without a tensor class: every format read, hostile and broken files refused, writes atomic."""
+# ruff: noqa: E501 - tables of cases are easier to read unwrapped
 
 import io
 import os
@@ -228,7 +229,15 @@ def rebuild(size, stride, offset, numel=4, key="0"):
 
 @pytest.mark.parametrize(
     ("size", "stride", "offset"),
-    [((5,), (1,), 0), ((4,), (1,), 1), ((2,), (4,), 0), ((4,), (-1,), 3), ((2,), (1, 1), 0), ((1,), (1,), -1), ((2**40,), (1,), 0)],
+    [
+        ((5,), (1,), 0),
+        ((4,), (1,), 1),
+        ((2,), (4,), 0),
+        ((4,), (-1,), 3),
+        ((2,), (1, 1), 0),
+        ((1,), (1,), -1),
+        ((2**40,), (1,), 0),
+    ],
 )
 def test_tensors_outside_their_storage_are_refused(size, stride, offset):
     out = io.BytesIO()
@@ -378,6 +387,11 @@ def test_killed_while_saving_keeps_the_old_file(tmp_path):
 
 def test_unsafe_globals_are_listed():
     raw = torch_bytes({"a": torch.ones(1), "b": torch.nn.Linear(1, 1)})
-    known = {("torch._utils", "_rebuild_tensor_v2"), ("torch", "FloatStorage"), ("collections", "OrderedDict"), ("builtins", "set")}
+    known = {
+        ("torch._utils", "_rebuild_tensor_v2"),
+        ("torch", "FloatStorage"),
+        ("collections", "OrderedDict"),
+        ("builtins", "set"),
+    }
     got = pth.unsafe_globals(io.BytesIO(raw), lambda m, n: (m, n) in known)
     assert got == ["torch.nn.modules.linear.Linear", "torch._utils._rebuild_parameter"]

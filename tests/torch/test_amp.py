@@ -1,4 +1,5 @@
 """autocast and GradScaler against PyTorch."""
+# ruff: noqa: E501 - tables of cases are easier to read unwrapped
 
 import warnings
 
@@ -129,7 +130,9 @@ def test_scaler_follows_pytorch():
             t.nn.utils.clip_grad_norm_([p], 1.0)
             s.step(opt)
             s.update()
-            log.append((round(s.get_scale(), 6), [round(v, 6) for v in p.detach().tolist()], s.state_dict()["_growth_tracker"]))
+            log.append(
+                (round(s.get_scale(), 6), [round(v, 6) for v in p.detach().tolist()], s.state_dict()["_growth_tracker"])
+            )
         return log, s.state_dict()
 
     assert run(mt) == run(torch)

@@ -1,4 +1,5 @@
 """torch.func, autograd.functional, gradcheck, checkpoint and small modules against PyTorch."""
+# ruff: noqa: E501 - tables of cases are easier to read unwrapped
 
 import warnings
 
@@ -7,7 +8,6 @@ import pytest
 import torch
 
 import mindtorch.torch as mt
-import mindtorch.torch.utils.checkpoint
 import mindtorch.torch.utils.checkpoint as ours_checkpoint
 
 BOTH = [torch, mt]
@@ -106,8 +106,12 @@ def test_stacked_models():
 
 FUNCTIONAL = {
     "jacobian": lambda t: t.autograd.functional.jacobian(lambda x: x**2, t.arange(2.0)),
-    "jacobian many": lambda t: t.autograd.functional.jacobian(lambda x, y: (x * y, x.sum()), (t.arange(2.0), t.ones(2))),
-    "jacobian graph": lambda t: t.autograd.functional.jacobian(lambda x: x**3, t.arange(2.0, requires_grad=True), create_graph=True),
+    "jacobian many": lambda t: t.autograd.functional.jacobian(
+        lambda x, y: (x * y, x.sum()), (t.arange(2.0), t.ones(2))
+    ),
+    "jacobian graph": lambda t: t.autograd.functional.jacobian(
+        lambda x: x**3, t.arange(2.0, requires_grad=True), create_graph=True
+    ),
     "jacobian unused": lambda t: t.autograd.functional.jacobian(lambda x, y: x * 2, (t.arange(2.0), t.ones(2))),
     "hessian": lambda t: t.autograd.functional.hessian(lambda x: (x**3).sum(), t.arange(3.0)),
     "hessian two": lambda t: t.autograd.functional.hessian(lambda x, y: (x * y**2).sum(), (t.arange(2.0), t.ones(2))),
@@ -130,7 +134,7 @@ def test_functional_errors():
             f.vjp(lambda x: x, t.ones(2))
         with pytest.raises(RuntimeError, match="size"):
             f.vjp(lambda x: x, t.ones(2), t.ones(3))
-        with pytest.raises(RuntimeError, match="independent"):
+        with pytest.raises(RuntimeError, match="strict mode"):
             f.jacobian(lambda x: t.ones(2), t.ones(2), strict=True)
         with pytest.raises(TypeError):
             f.jacobian(lambda x: x, 3)
@@ -299,7 +303,12 @@ def test_cuda_is_absent():
         t.cuda.manual_seed_all(1)
         t.cuda.empty_cache()
         assert not isinstance(t.ones(1), t.cuda.FloatTensor)
-        for call in (t.cuda.current_device, t.cuda.synchronize, lambda t=t: t.ones(1).cuda(), lambda t=t: t.ones(1).to("cuda")):
+        for call in (
+            t.cuda.current_device,
+            t.cuda.synchronize,
+            lambda t=t: t.ones(1).cuda(),
+            lambda t=t: t.ones(1).to("cuda"),
+        ):
             with pytest.raises(AssertionError, match="Torch not compiled with CUDA enabled"):
                 call()
         with pytest.raises(TypeError):

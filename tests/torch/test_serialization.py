@@ -1,4 +1,5 @@
 """torch.save and torch.load both ways against PyTorch; pickling, copying, storages."""
+# ruff: noqa: E501 - tables of cases are easier to read unwrapped
 
 import collections
 import copy
@@ -67,7 +68,9 @@ def test_tensors_both_ways(dtype, legacy):
 
 def test_everything_a_checkpoint_holds():
     def build(t):
-        meta = collections.OrderedDict(w=t.nn.Parameter(t.arange(3.0)), frozen=t.nn.Parameter(t.ones(2), requires_grad=False))
+        meta = collections.OrderedDict(
+            w=t.nn.Parameter(t.arange(3.0)), frozen=t.nn.Parameter(t.ones(2), requires_grad=False)
+        )
         meta._metadata = {"": {"version": 1}}
         return {
             "meta": meta, "size": t.Size([1, 2]), "dtype": t.float16, "device": t.device("cpu"), "set": {1, 2},
@@ -158,7 +161,9 @@ def test_map_location():
     with zipfile.ZipFile(io.BytesIO(cuda)) as a, zipfile.ZipFile(out, "w") as b:
         for n in a.namelist():
             data = a.read(n)
-            b.writestr(n, data.replace(b"X\x03\x00\x00\x00cpu", b"X\x06\x00\x00\x00cuda:0") if n.endswith(".pkl") else data)
+            b.writestr(
+                n, data.replace(b"X\x03\x00\x00\x00cpu", b"X\x06\x00\x00\x00cuda:0") if n.endswith(".pkl") else data
+            )
     with pytest.raises(RuntimeError, match="map_location"):
         mt.load(io.BytesIO(out.getvalue()))
     for where in ("cpu", mt.device("cpu"), {"cuda:0": "cpu"}, lambda s, loc: s):

@@ -30,7 +30,9 @@ def parser() -> argparse.ArgumentParser:
         epilog=f"commands:\n{commands}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    p.add_argument("--version", action="version", version=f"mindtorch {importlib.import_module('mindtorch').__version__}")
+    p.add_argument(
+        "--version", action="version", version=f"mindtorch {importlib.import_module('mindtorch').__version__}"
+    )
     p.add_argument("-m", dest="module", metavar="MODULE", help="run a module, as python -m does")
     p.add_argument("-c", dest="command", metavar="PROGRAM", help="run program text, as python -c does")
     p.add_argument("script", nargs="?", help="the program; everything behind it is its own")

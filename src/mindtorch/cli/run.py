@@ -1,4 +1,4 @@
-"""Runs a program as plain ``python`` would: the same ``__main__``, arguments, search path, exit status and tracebacks."""
+"""Runs a program as plain ``python`` would: same ``__main__``, arguments, search path, exit status and tracebacks."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _main_module(**attributes: Any) -> ModuleType:
 def script(path: str, args: list[str]) -> None:
     """Run a file (or a folder or zip archive with a ``__main__``)."""
     sys.argv = [path, *args]
-    if os.path.isdir(path) or not path.endswith((".py", ".pyw")) and _is_zip(path):
+    if os.path.isdir(path) or (not path.endswith((".py", ".pyw")) and _is_zip(path)):
         sys.path[0] = path
         _run_module("__main__", path)
         return

@@ -137,7 +137,10 @@ def _users_of(module: ModuleType) -> list[str]:
     """Modules outside the family that already hold ``module``."""
     found = []
     for name, other in list(sys.modules.items()):
-        if _top(name) not in (*FAMILY, "mindtorch", "__main__") and getattr(other, "__dict__", {}).get("torch") is module:
+        if (
+            _top(name) not in (*FAMILY, "mindtorch", "__main__")
+            and getattr(other, "__dict__", {}).get("torch") is module
+        ):
             found.append(name)
     return found
 
@@ -164,7 +167,9 @@ def torch_disable() -> None:
             from mindtorch import log
 
             shown = ", ".join(users[:5]) + (", ..." if len(users) > 5 else "")
-            log.once(logging.WARNING, f"these modules were imported before the switch and keep the real PyTorch: {shown}")
+            log.once(
+                logging.WARNING, f"these modules were imported before the switch and keep the real PyTorch: {shown}"
+            )
     _set(True)
 
 
@@ -182,12 +187,12 @@ def torch_pop() -> None:
 
 
 def install() -> None:
-    """Switch a program on at its start. ImportError when the real PyTorch is loaded already: mixing them is an accident."""
+    """Switch a program on at its start. ImportError when the real PyTorch is loaded already: that is an accident."""
     real = real_torch()
     if real is not None:
         raise ImportError(
-            f"the real PyTorch is loaded already (from {getattr(real, '__file__', '?')}), so 'import torch' cannot mean "
-            "mindtorch any more. Switch before the first import of torch: put 'from mindtorch.tools import "
+            f"the real PyTorch is loaded already (from {getattr(real, '__file__', '?')}), so 'import torch' cannot "
+            "mean mindtorch any more. Switch before the first import of torch: put 'from mindtorch.tools import "
             "mstorch_enable' first in the main file, or run 'python -m mindtorch script.py'. To use both in one "
             "process call mindtorch.torch_disable() and mindtorch.torch_pop()."
         )

@@ -257,7 +257,7 @@ def tensor_str(
     shape = tuple(array.shape) if array is not None else tuple(shape or ())
     prefix = name + "("
     indent = len(prefix)
-    suffixes = [f"device='{device}'"] if device != default_device and device != "cpu" or array is None else []
+    suffixes = [f"device='{device}'"] if (device != default_device and device != "cpu") or array is None else []
     empty = 0 in shape
     size = f"size={_size_text(shape)}"
     if array is None:

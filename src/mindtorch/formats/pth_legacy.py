@@ -1,4 +1,4 @@
-"""Checkpoints from before the zip container: the pickle stream (PyTorch 0.2 .. 1.5, still written on request) and the tar."""
+"""Checkpoints from before the zip container: the pickle stream (PyTorch 0.2 .. 1.5, or on request) and the tar."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def _plain(stream: Any, unpickle: Unpickle, what: str, kind: type) -> Any:
     except pickle.UnpicklingError as e:
         raise pickle.UnpicklingError(f"{what}: {e}") from e
     if not isinstance(value, kind):
-        raise RuntimeError(f"Invalid magic number; corrupt file? ({what} is {type(value).__name__}, not {kind.__name__})")
+        raise RuntimeError(
+            f"Invalid magic number; corrupt file? ({what} is {type(value).__name__}, not {kind.__name__})"
+        )
     return value
 
 
@@ -43,7 +45,9 @@ def _fill(stream: Any, data: np.ndarray, itemsize: int, key: str) -> None:
         raise RuntimeError(f"the checkpoint is truncated: storage {key} is missing")
     count = struct.unpack("<q", head)[0]
     if count * itemsize != data.nbytes:
-        raise RuntimeError(f"the checkpoint is corrupted: storage {key} has {count} elements, its pickle says otherwise")
+        raise RuntimeError(
+            f"the checkpoint is corrupted: storage {key} has {count} elements, its pickle says otherwise"
+        )
     got = _read_into(stream, data)
     if got != data.nbytes:
         raise RuntimeError(f"the checkpoint is truncated: storage {key} has {got} of {data.nbytes} bytes")
@@ -74,7 +78,9 @@ class _Storages:
             root = StorageData(name, np.empty(0, np.uint8), location, key)
             size = int(count) * root.dtype.itemsize
             if not 0 <= size <= self.limit:
-                raise RuntimeError(f"the checkpoint is truncated: storage {key} of {size} bytes is larger than the file")
+                raise RuntimeError(
+                    f"the checkpoint is truncated: storage {key} of {size} bytes is larger than the file"
+                )
             root.data = np.empty(size, np.uint8)
             self.roots[key], self.made[key] = root, self.make(root)
         if view is None:
@@ -92,7 +98,7 @@ class _Storages:
 
 
 def read_stream(file: Any, unpickle: Unpickle, make: Callable[[StorageData], Any]) -> Any:
-    """The object of a legacy stream. ``make`` turns a storage into the caller's class when the pickle first names it."""
+    """The object of a legacy stream. ``make`` turns a storage into the caller's class when it is first named."""
     magic = _plain(file, unpickle, "magic number", int)
     if magic != MAGIC:
         raise RuntimeError("Invalid magic number; corrupt file?")
@@ -115,7 +121,7 @@ def read_stream(file: Any, unpickle: Unpickle, make: Callable[[StorageData], Any
 
 
 def write_stream(file: Any, protocol: int, dump: Callable[[Any, Callable[..., Any]], None]) -> None:
-    """Write a legacy stream. ``dump(file, pid_of)`` pickles the object with persistent ids from ``pid_of(marker, storage)``."""
+    """Write a legacy stream; ``dump(file, pid_of)`` pickles, ``pid_of(marker, storage)`` makes persistent ids."""
     for head in (MAGIC, PROTOCOL, {**_FORM, "little_endian": sys.byteorder == "little"}):
         pickle.dump(head, file, protocol=protocol)
     kept: dict[str, StorageData] = {}
@@ -137,7 +143,7 @@ def is_tar(file: Any) -> bool:
     here = file.tell()
     head = file.read(512)
     file.seek(here)
-    return len(head) == 512 and head[257:262] == b"ustar" or (len(head) == 512 and _old_tar(head))
+    return (len(head) == 512 and head[257:262] == b"ustar") or (len(head) == 512 and _old_tar(head))
 
 
 def _old_tar(head: bytes) -> bool:

@@ -56,9 +56,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
 """NumPy type of every torch dtype name that can be held."""
 
 STORAGE_OF_DTYPE = {
-    np_dtype: name
-    for name, np_dtype in reversed(list(STORAGE_TYPES.items()))
-    if not name.startswith(("Q", "Untyped"))
+    np_dtype: name for name, np_dtype in reversed(list(STORAGE_TYPES.items())) if not name.startswith(("Q", "Untyped"))
 }
 """Storage class that a tensor of a NumPy dtype is saved with; dtypes without one use UntypedStorage."""
 

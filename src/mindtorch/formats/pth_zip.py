@@ -42,7 +42,9 @@ class ZipWriter:
         extra += struct.pack("<2sH", b"FB", pad) + b"Z" * pad
         short = _U32 if big else size
         self.entries.append((path, self.at, size, crc))
-        self._write(_LOCAL.pack(0x04034B50, 45 if big else 20, 0x800, 0, 0, 33, crc, short, short, len(path), len(extra)))
+        self._write(
+            _LOCAL.pack(0x04034B50, 45 if big else 20, 0x800, 0, 0, 33, crc, short, short, len(path), len(extra))
+        )
         self._write(path + extra)
         self._write(view)
 

@@ -1,1 +1,1 @@
-"""Tools of the migration guide. ``from mindtorch.tools import mstorch_enable`` switches ``import torch`` to mindtorch."""
+"""Tools of the migration guide. ``from mindtorch.tools import mstorch_enable`` lets ``import torch`` mean mindtorch."""

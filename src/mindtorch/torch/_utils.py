@@ -1,4 +1,4 @@
-"""How tensors become pickles and come back: the functions that checkpoints name, and copying with shared memory kept."""
+"""How tensors become pickles and come back: the functions that checkpoints name; copying with shared memory kept."""
 
 from __future__ import annotations
 
@@ -141,7 +141,9 @@ def _rebuild_sparse_tensor(layout: Any, data: Any) -> Tensor:
     kind = str(layout).removeprefix("torch.")
     maker = getattr(torch, f"{kind}_tensor", None)
     if maker is None:
-        raise RuntimeError(f"the file holds a tensor of layout {layout}, which cannot be rebuilt; save it as to_dense()")
+        raise RuntimeError(
+            f"the file holds a tensor of layout {layout}, which cannot be rebuilt; save it as to_dense()"
+        )
     if kind == "sparse_coo":
         indices, values, size, *_ = data
         return maker(indices, values, size)
@@ -151,7 +153,9 @@ def _rebuild_sparse_tensor(layout: Any, data: Any) -> Tensor:
 
 def _rebuild_qtensor(*_args: Any) -> Tensor:
     """Raises: there are no quantized tensors."""
-    raise RuntimeError("the file holds a quantized tensor, which mindtorch does not have; save it as tensor.dequantize()")
+    raise RuntimeError(
+        "the file holds a quantized tensor, which mindtorch does not have; save it as tensor.dequantize()"
+    )
 
 
 def _rebuild_nested_tensor(*_args: Any) -> Tensor:
@@ -205,7 +209,7 @@ def _reduce_data(t: Tensor) -> tuple[Any, tuple[Any, ...]]:
 
 
 def reduce_tensor(t: Tensor, protocol: int = 2) -> Any:
-    """What ``Tensor.__reduce_ex__`` returns: every tensor is rebuilt over its storage, so shared memory stays shared."""
+    """What ``Tensor.__reduce_ex__`` returns: tensors are rebuilt over their storage: shared memory stays shared."""
     cls, state = type(t), _user_state(t)
     if cls is Parameter:
         parts = (t.detach(), t.requires_grad, OrderedDict())

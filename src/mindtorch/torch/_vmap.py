@@ -14,14 +14,18 @@ from mindtorch.torch.utils._pytree import TreeSpec, _broadcast_to_and_flatten, t
 def _batch(name: str, in_dims: Any, args: tuple[Any, ...]) -> tuple[int, list[Any], list[int | None], TreeSpec]:
     """Batch size, flat arguments, the dimension mapped of each (None: the same for all), and the structure."""
     if not isinstance(in_dims, (int, tuple, list)):
-        raise ValueError(f"vmap({name}, in_dims={in_dims}, ...): in_dims must be an int or a (nested) tuple, got {type(in_dims)}")
+        raise ValueError(
+            f"vmap({name}, in_dims={in_dims}, ...): in_dims must be an int or a (nested) tuple, got {type(in_dims)}"
+        )
     if not args:
         raise ValueError(f"vmap({name})(<inputs>): got no inputs. Maybe you forgot to add inputs")
     flat, spec = tree_flatten(args)
     wanted = tuple(in_dims) if isinstance(in_dims, list) else in_dims
     dims = _broadcast_to_and_flatten(wanted, spec)
     if dims is None:
-        raise ValueError(f"vmap({name}, in_dims={in_dims}, ...): in_dims is not compatible with the structure of inputs")
+        raise ValueError(
+            f"vmap({name}, in_dims={in_dims}, ...): in_dims is not compatible with the structure of inputs"
+        )
     sizes = set()
     for i, (x, d) in enumerate(zip(flat, dims)):
         if d is None:
@@ -37,7 +41,9 @@ def _batch(name: str, in_dims: Any, args: tuple[Any, ...]) -> tuple[int, list[An
     if not sizes:
         raise ValueError(f"vmap({name}, in_dims={in_dims}, ...): at least one input must be mapped over")
     if len(sizes) > 1:
-        raise ValueError(f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sorted(sizes)}")
+        raise ValueError(
+            f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sorted(sizes)}"
+        )
     return sizes.pop(), flat, dims, spec
 
 
@@ -46,7 +52,9 @@ def _join(name: str, outs: list[Any], out_dims: Any) -> Any:
     spec = flats[0][1]
     dims = _broadcast_to_and_flatten(tuple(out_dims) if isinstance(out_dims, list) else out_dims, spec)
     if dims is None:
-        raise ValueError(f"vmap({name}, ..., out_dims={out_dims}): out_dims is not compatible with the structure of the outputs")
+        raise ValueError(
+            f"vmap({name}, ..., out_dims={out_dims}): out_dims is not compatible with the structure of the outputs"
+        )
     joined = []
     for column, d in zip(zip(*(f for f, _ in flats), strict=True), dims):
         if d is None:
@@ -75,8 +83,8 @@ class _Randomness:
         if self.kind == "error" and not torch.equal(torch.get_rng_state(), self.before):
             torch.set_rng_state(self.before)
             raise RuntimeError(
-                f"vmap: called random operation while in randomness error mode (in {name}). Please either use the 'same' "
-                "or 'different' randomness flags on vmap or perform the randomness operation out of vmap"
+                f"vmap: called random operation while in randomness error mode (in {name}). Please either use the "
+                "'same' or 'different' randomness flags on vmap or perform the randomness operation out of vmap"
             )
 
 
@@ -90,8 +98,9 @@ def vmap(
 ) -> Callable[..., Any]:
     """``func`` mapped over a dimension of its inputs.
 
-    ``in_dims`` and ``out_dims`` are dimensions, None for what is not mapped, or nested like the arguments. Samples run
-    one after the other, so any ``chunk_size`` is honoured. ``randomness``: "error", "same" or "different".
+    Keyword arguments are the same for all samples. ``in_dims`` and ``out_dims`` are dimensions, None for what is not
+    mapped, or nested like the arguments. Samples run one after the other, so any ``chunk_size`` is honoured.
+    ``randomness``: "error", "same" or "different".
     """
     if randomness not in ("error", "different", "same"):
         raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
@@ -102,17 +111,13 @@ def vmap(
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         size, flat, dims, spec = _batch(name, in_dims, args)
-        keywords, kw_spec = tree_flatten(kwargs)
-        # Keyword arguments are mapped over dimension 0 when they are tensors.
         parts = [x.unbind(d) if d is not None else None for x, d in zip(flat, dims)]
-        kw_parts = [x.unbind(0) if isinstance(x, Tensor) and x.dim() else None for x in keywords]
         rng = _Randomness(randomness)
         outs = []
         for i in range(size):
             rng.start()
             call = tree_unflatten([x if p is None else p[i] for x, p in zip(flat, parts)], spec)
-            named = tree_unflatten([x if p is None else p[i] for x, p in zip(keywords, kw_parts)], kw_spec)
-            outs.append(func(*call, **named))
+            outs.append(func(*call, **kwargs))
         rng.end(name)
         if not outs:
             raise ValueError(f"vmap({name}): the mapped dimension has size 0, so the shape of the outputs is unknown")

@@ -209,10 +209,8 @@ def _forward_over(outputs: Sequence[Any], inputs: Sequence[Tensor], tangents: Se
     return out
 
 
-def jvp(
-    func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False
-) -> Any:
-    """``(output, directional derivative)`` of ``func`` at ``primals`` along ``tangents`` (tuples of equal structure)."""
+def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
+    """``(output, directional derivative)`` of ``func`` at ``primals`` along ``tangents`` (tuples alike)."""
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
         raise RuntimeError("jvp(f, primals, tangents): primals and tangents must be tuples")
     given, given_spec = tree_flatten(tangents)

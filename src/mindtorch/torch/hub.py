@@ -63,7 +63,11 @@ def _entry(module: Any, name: str) -> Any:
 
 
 def list(  # noqa: A001 - public name
-    github: str, force_reload: bool = False, skip_validation: bool = False, trust_repo: Any = "check", verbose: bool = True
+    github: str,
+    force_reload: bool = False,
+    skip_validation: bool = False,
+    trust_repo: Any = "check",
+    verbose: bool = True,
 ) -> Any:
     """Entry points of a local repository."""
     module = _module(github)
@@ -108,7 +112,7 @@ def load_state_dict_from_url(
     file_name: str | None = None,
     weights_only: bool = False,
 ) -> dict[str, Any]:
-    """The checkpoint of that file name in ``model_dir`` (default ``get_dir()/checkpoints``), which must be there already."""
+    """The checkpoint of that file name in ``model_dir`` (default ``get_dir()/checkpoints``); it must be there."""
     folder = model_dir or os.path.join(get_dir(), "checkpoints")
     path = os.path.join(folder, file_name or os.path.basename(url.partition("?")[0]))
     if not os.path.exists(path):

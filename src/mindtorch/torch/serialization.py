@@ -157,7 +157,7 @@ _packages: list[tuple[int, Callable[..., Any], Callable[..., Any]]] = []
 
 
 def register_package(priority: int, tagger: Callable[..., Any], deserializer: Callable[..., Any]) -> None:
-    """Add a kind of location: ``tagger(storage)`` names it or returns None, ``deserializer(storage, location)`` goes there."""
+    """Add a kind of location: ``tagger(storage)`` names it, ``deserializer(storage, location)`` goes there."""
     _packages.append((priority, tagger, deserializer))
     _packages.sort(key=lambda p: p[0])
 
@@ -284,7 +284,7 @@ def _find_in_family(module: str, name: str) -> Any:
         except (ModuleNotFoundError, AttributeError):
             places.pop()
     raise AttributeError(
-        f"the file needs {module}.{name}, which mindtorch does not have; save the model's state_dict() in PyTorch instead"
+        f"the file needs {module}.{name}, which mindtorch does not have; save the model's state_dict() instead"
     )
 
 
@@ -436,7 +436,9 @@ def set_default_mmap_options(flags: int) -> None:
     import mmap
 
     if flags not in (mmap.MAP_PRIVATE, mmap.MAP_SHARED):
-        raise ValueError(f"Invalid argument in function set_default_mmap_options, expected MAP_PRIVATE or MAP_SHARED, got {flags}")
+        raise ValueError(
+            f"Invalid argument in function set_default_mmap_options, expected MAP_PRIVATE or MAP_SHARED, got {flags}"
+        )
     if flags == mmap.MAP_SHARED:
         raise ValueError("MAP_SHARED is not supported: a loaded tensor never writes to its file; use MAP_PRIVATE")
 

@@ -134,8 +134,8 @@ class UntypedStorage:
         if int(size) != self.nbytes():
             if self.shared:
                 raise RuntimeError(
-                    f"resize_: this storage of {self.nbytes()} bytes is the memory of a tensor and cannot become {size} "
-                    "bytes; resize the tensor (tensor.resize_) or make a new storage"
+                    f"resize_: this storage of {self.nbytes()} bytes is the memory of a tensor and cannot become {size}"
+                    " bytes; resize the tensor (tensor.resize_) or make a new storage"
                 )
             grown = np.zeros(int(size), np.uint8)
             n = min(len(grown), len(self.array))
@@ -494,7 +494,11 @@ def _legacy_classes() -> dict[str, type]:
     made: dict[str, type] = {}
     for name, np_dtype in STORAGE_TYPES.items():
         if not name.startswith(("Q", "Untyped")):
-            body = {"dtype": _d.from_np(np_dtype), "__module__": "mindtorch.torch", "__doc__": f"Storage of {np_dtype}."}
+            body = {
+                "dtype": _d.from_np(np_dtype),
+                "__module__": "mindtorch.torch",
+                "__doc__": f"Storage of {np_dtype}.",
+            }
             made[name] = _LegacyMeta(name, (_LegacyStorage,), body)
     return made
 

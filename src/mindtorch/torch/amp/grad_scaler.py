@@ -1,4 +1,4 @@
-"""``GradScaler``: losses are scaled up so that small half-precision gradients survive, steps with infinities are skipped."""
+"""``GradScaler``: losses are scaled up so that small half-precision gradients survive; bad steps are skipped."""
 
 from __future__ import annotations
 
@@ -145,7 +145,9 @@ class GradScaler:
         if new_scale is not None:
             if isinstance(new_scale, Tensor):
                 if new_scale.numel() != 1 or new_scale.requires_grad:
-                    raise AssertionError("new_scale should be a float or a 1-element torch.FloatTensor with requires_grad=False.")
+                    raise AssertionError(
+                        "new_scale should be a float or a 1-element torch.FloatTensor with requires_grad=False."
+                    )
                 new_scale = new_scale.reshape(())
             scale.fill_(new_scale)
         else:

@@ -18,15 +18,15 @@ def _tensors(value: Any, what: str, fn: str) -> tuple[tuple[Tensor, ...], bool]:
     for i, x in enumerate(items):
         if not isinstance(x, Tensor):
             place = f"Value at index {i} of the {what}" if packed else f"The {what}"
-            raise TypeError(f"The {what} given to {fn} must be either a Tensor or a tuple of Tensors. {place} has type {type(x)}.")
+            raise TypeError(
+                f"The {what} given to {fn} must be either a Tensor or a tuple of Tensors. {place} has type {type(x)}."
+            )
     return items, packed or isinstance(value, list)
 
 
 def _variables(inputs: Sequence[Tensor], create_graph: bool) -> tuple[Tensor, ...]:
     """Fresh variables: linked to the caller's graph when it wants to differentiate the result."""
-    return tuple(
-        x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_(True) for x in inputs
-    )
+    return tuple(x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_(True) for x in inputs)
 
 
 def _out(values: Sequence[Any], packed: bool, create_graph: bool) -> Any:
@@ -73,7 +73,10 @@ def _filled(grads: Sequence[Any], like: Sequence[Tensor], strict: bool, message:
 
 def _check_strict(outputs: Sequence[Tensor], strict: bool, fn: str) -> None:
     if strict and any(not o.requires_grad for o in outputs):
-        raise RuntimeError(f"{fn}: an output of the user-provided function is independent of the inputs (strict mode)")
+        raise RuntimeError(
+            f"{fn}: an output of the user-provided function does not require gradients: in strict mode every output "
+            "must be computed from the inputs in a differentiable manner"
+        )
 
 
 _INDEPENDENT = "{0}: the output is independent of an input, which is not allowed in strict mode"
@@ -136,10 +139,12 @@ def jacobian(
     if strategy == "forward-mode" and create_graph:
         raise NotImplementedError(
             'torch.autograd.functional.jacobian: `create_graph=True` and `strategy="forward-mode"` are not supported '
-            "together (yet). Please either set `create_graph=False` or `strategy=\"reverse-mode\"`."
+            'together (yet). Please either set `create_graph=False` or `strategy="reverse-mode"`.'
         )
     if strict and vectorize:
-        raise RuntimeError("torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together.")
+        raise RuntimeError(
+            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together."
+        )
     with torch.enable_grad():
         xs, packed = _tensors(inputs, "inputs", "jacobian")
         xs = _variables(xs, create_graph)

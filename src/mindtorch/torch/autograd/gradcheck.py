@@ -26,17 +26,19 @@ def _checked_inputs(inputs: tuple[Any, ...]) -> list[int]:
     places = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad]
     if not places:
         raise ValueError(
-            "gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True."
+            "gradcheck expects at least one input tensor to require gradient, but none of them has requires_grad=True."
         )
     for i in places:
         if inputs[i].dtype not in (torch.float64, torch.complex128):
             warnings.warn(
-                f"Input #{i} requires gradient and is not a double precision floating point or complex. This check will "
-                "likely fail if all the inputs are not of double precision floating point or complex.",
+                f"Input #{i} requires gradient and is not a double precision floating point or complex. This check "
+                "will likely fail if all the inputs are not of double precision floating point or complex.",
                 stacklevel=3,
             )
         if any(s == 0 and n > 1 for s, n in zip(inputs[i].stride(), inputs[i].shape)):
-            raise RuntimeError(f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs that are non-overlapping")
+            raise RuntimeError(
+                f"The {i}th input has a dimension with stride 0: gradcheck needs inputs without overlapping memory"
+            )
     return places
 
 
@@ -76,7 +78,9 @@ def _expected(numeric: Tensor, unit: complex, x: Tensor, o: Tensor) -> Tensor:
     return along[0]
 
 
-def _analytic(fn: Callable[..., Any], inputs: tuple[Any, ...], x: Tensor, index: int, unit: complex) -> tuple[Tensor, Any]:
+def _analytic(
+    fn: Callable[..., Any], inputs: tuple[Any, ...], x: Tensor, index: int, unit: complex
+) -> tuple[Tensor, Any]:
     """Gradients of the tape for cotangent ``unit`` at each element of output ``index``: (elements of x, of output)."""
     with torch.enable_grad():
         out = _differentiable(fn(*inputs))[index]
@@ -159,11 +163,13 @@ def gradcheck(
     if check_forward_ad or check_batched_forward_grad:
         raise RuntimeError("gradcheck: there is no forward-mode autograd here; leave check_forward_ad=False")
     if check_batched_grad:
-        log.ignored("gradcheck", "check_batched_grad", "vmap runs samples one by one, so batched gradients cannot differ")
+        log.ignored(
+            "gradcheck", "check_batched_grad", "vmap runs samples one by one, so batched gradients cannot differ"
+        )
     if masked:
         log.ignored("gradcheck", "masked", "it concerns sparse inputs")
     args = _tuple(inputs)
-    options = dict(eps=eps, atol=atol, rtol=rtol, nondet_tol=nondet_tol, check_grad_dtypes=check_grad_dtypes)
+    options = {"eps": eps, "atol": atol, "rtol": rtol, "nondet_tol": nondet_tol, "check_grad_dtypes": check_grad_dtypes}
     try:
         places = _checked_inputs(args)
         outs = _differentiable(func(*args))
@@ -224,7 +230,9 @@ def gradgradcheck(
 
     def gradient(*both: Any) -> Any:
         xs, gs = both[: len(args)], both[len(args) :]
-        xs = tuple(x.requires_grad_() if i in places and isinstance(x, Tensor) and x.is_leaf else x for i, x in enumerate(xs))
+        xs = tuple(
+            x.requires_grad_() if i in places and isinstance(x, Tensor) and x.is_leaf else x for i, x in enumerate(xs)
+        )
         with torch.enable_grad():
             ys = [o for o in _differentiable(func(*xs)) if o.requires_grad]
             grads = torch.autograd.grad(ys, [xs[i] for i in places], list(gs), create_graph=True, allow_unused=True)

@@ -10,17 +10,11 @@ from typing import Any
 
 from mindtorch.torch.cuda import _stubs
 from mindtorch.torch.cuda import amp as amp  # noqa: PLC0414 - public submodule
-from mindtorch.torch.cuda._stubs import (
-    CUDAGraph,
-    Event,
-    ExternalStream,
-    Stream,
-    StreamContext,
-    device,
-    device_of,
-    graph,
-    stream,
-)
+
+CUDAGraph, graph = _stubs.CUDAGraph, _stubs.graph
+Event, Stream, ExternalStream = _stubs.Event, _stubs.Stream, _stubs.ExternalStream
+StreamContext, stream = _stubs.StreamContext, _stubs.stream
+device, device_of = _stubs.device, _stubs.device_of
 
 _ABSENT = "Torch not compiled with CUDA enabled"
 

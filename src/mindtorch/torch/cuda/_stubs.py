@@ -11,7 +11,9 @@ class _NeedsDevice:
     """Raises when made."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError(f"torch.cuda.{cls.__name__} requires CUDA support, which is not present; guard it with torch.cuda.is_available()")
+        raise RuntimeError(
+            f"torch.cuda.{cls.__name__} requires CUDA support, which is absent; guard it with torch.cuda.is_available()"
+        )
 
 
 class Stream(_NeedsDevice):

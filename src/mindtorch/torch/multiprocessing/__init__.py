@@ -45,7 +45,9 @@ def set_sharing_strategy(new_strategy: str) -> None:
     """Choose a name; tensors are sent by value whatever it is. AssertionError for an unknown one."""
     global _strategy
     if new_strategy not in get_all_sharing_strategies():
-        raise AssertionError(f"unknown sharing strategy {new_strategy!r}; use one of {sorted(get_all_sharing_strategies())}")
+        raise AssertionError(
+            f"unknown sharing strategy {new_strategy!r}; use one of {sorted(get_all_sharing_strategies())}"
+        )
     _strategy = new_strategy
 
 

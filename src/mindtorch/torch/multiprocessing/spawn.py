@@ -14,7 +14,14 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["ProcessContext", "ProcessExitedException", "ProcessRaisedException", "SpawnContext", "spawn", "start_processes"]
+__all__ = [
+    "ProcessContext",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+    "SpawnContext",
+    "spawn",
+    "start_processes",
+]
 
 
 class ProcessException(Exception):  # noqa: N818 - public name
@@ -102,12 +109,16 @@ class ProcessContext:
         if os.path.exists(path) and os.path.getsize(path):
             with open(path, "rb") as f:
                 text = pickle.load(f)
-            return ProcessRaisedException(f"\n\n-- Process {index} terminated with the following error:\n{text}", index, p.pid)
+            return ProcessRaisedException(
+                f"\n\n-- Process {index} terminated with the following error:\n{text}", index, p.pid
+            )
         if p.exitcode < 0:
             name = signal.Signals(-p.exitcode).name
             message = f"process {index} terminated with signal {name}"
             return ProcessExitedException(message, index, p.pid, p.exitcode, name)
-        return ProcessExitedException(f"process {index} terminated with exit code {p.exitcode}", index, p.pid, p.exitcode)
+        return ProcessExitedException(
+            f"process {index} terminated with exit code {p.exitcode}", index, p.pid, p.exitcode
+        )
 
 
 class SpawnContext(ProcessContext):

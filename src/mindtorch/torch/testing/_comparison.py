@@ -161,7 +161,9 @@ def _report(a: Tensor, b: Tensor, good: Any, difference: Any, relative: Any, tol
 
 
 def _is_sequence(x: Any) -> bool:
-    return isinstance(x, Sequence) and not isinstance(x, (str, bytes)) or (isinstance(x, np.ndarray) and x.dtype == object)
+    return (isinstance(x, Sequence) and not isinstance(x, (str, bytes))) or (
+        isinstance(x, np.ndarray) and x.dtype == object
+    )
 
 
 def _compare(a: Any, b: Any, o: _Options, where: tuple[Any, ...]) -> None:
@@ -189,7 +191,9 @@ def _compare(a: Any, b: Any, o: _Options, where: tuple[Any, ...]) -> None:
 
 
 def _pair(a: Any, b: Any, o: _Options, where: tuple[Any, ...]) -> None:
-    arrays = [x if isinstance(x, Tensor) else torch.from_numpy(x) if isinstance(x, np.ndarray) else None for x in (a, b)]
+    arrays = [
+        x if isinstance(x, Tensor) else torch.from_numpy(x) if isinstance(x, np.ndarray) else None for x in (a, b)
+    ]
     related = o.checks["allow_subclasses"] or type(a) is type(b)
     if arrays[0] is None or arrays[1] is None or not related or isinstance(a, np.ndarray) != isinstance(b, np.ndarray):
         if a is None or b is None:
@@ -235,14 +239,21 @@ def assert_close(
 
 
 def assert_allclose(
-    actual: Any, expected: Any, rtol: float | None = None, atol: float | None = None, equal_nan: bool = True, msg: str = ""
+    actual: Any,
+    expected: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = True,
+    msg: str = "",
 ) -> None:
     """Deprecated: `assert_close` without checks of dtype and device, and with NaNs equal."""
-    warnings.warn("`torch.testing.assert_allclose()` is deprecated; use `torch.testing.assert_close()`.", FutureWarning, stacklevel=2)
+    warnings.warn(
+        "`torch.testing.assert_allclose()` is deprecated; use `torch.testing.assert_close()`.",
+        FutureWarning,
+        stacklevel=2,
+    )
     a = actual if isinstance(actual, Tensor) else torch.tensor(actual)
     b = expected if isinstance(expected, Tensor) else torch.tensor(expected, dtype=a.dtype)
     if rtol is None and atol is None:
         rtol, atol = _Options(None, None, True).tolerances(a.dtype.name, b.dtype.name)
-    assert_close(
-        a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, check_device=True, check_dtype=False, msg=msg or None
-    )
+    assert_close(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, check_device=True, check_dtype=False, msg=msg or None)

@@ -129,7 +129,9 @@ def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
     """The tree of structure ``treespec`` with these leaves. ValueError when their number is wrong."""
     items = list(leaves)
     if len(items) != treespec.num_leaves:
-        raise ValueError(f"tree_unflatten: got {len(items)} leaves for a structure of {treespec.num_leaves}: {treespec}")
+        raise ValueError(
+            f"tree_unflatten: got {len(items)} leaves for a structure of {treespec.num_leaves}: {treespec}"
+        )
     supply = iter(items)
 
     def walk(spec: TreeSpec) -> Any:

@@ -212,7 +212,9 @@ class _Frame:
                 self._compare(count, t)
                 self.ready[count] = t.detach()
             elif self.check:
-                raise CheckpointError(self._differs(f"more than the {len(self.saved)} tensors saved by the forward pass"))
+                raise CheckpointError(
+                    self._differs(f"more than the {len(self.saved)} tensors saved by the forward pass")
+                )
             count += 1
             if self.early and count == len(self.saved):
                 raise _StopRecomputing
@@ -231,16 +233,16 @@ class _Frame:
         if self.check and self.saved[i] != (tuple(t.shape), t.dtype):
             shape, dtype = self.saved[i]
             raise CheckpointError(
-                "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than during "
-                f"the forward pass.\ntensor at position {i}:\nsaved metadata: shape {shape}, dtype {dtype}\n"
+                "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than "
+                f"during the forward pass.\ntensor at position {i}:\nsaved metadata: shape {shape}, dtype {dtype}\n"
                 f"recomputed metadata: shape {tuple(t.shape)}, dtype {t.dtype}"
             )
 
     @staticmethod
     def _differs(what: str) -> str:
         return (
-            f"torch.utils.checkpoint: the recomputation saved {what}. The function must do the same both times: look for "
-            "state it changes, or pass determinism_check='none' to skip this check"
+            f"torch.utils.checkpoint: the recomputation saved {what}. The function must do the same both times: look "
+            "for state it changes, or pass determinism_check='none' to skip this check"
         )
 
 
@@ -272,8 +274,8 @@ def checkpoint(
 ) -> Any:
     """``function(*args)``, computed again in backward instead of keeping its intermediate results.
 
-    ``preserve_rng_state`` (default True) replays the random stream. ``use_reentrant=False`` is the better kind: it works
-    with ``autograd.grad``, keyword arguments and inputs that require no gradient.
+    ``preserve_rng_state`` (default True) replays the random stream. ``use_reentrant=False`` is the better kind: it
+    works with ``autograd.grad``, keyword arguments and inputs that require no gradient.
     """
     if use_reentrant is None:
         warnings.warn(
@@ -294,7 +296,9 @@ def checkpoint(
     return _plain_call(function, args, kwargs, preserve, context_fn, determinism_check, early_stop)
 
 
-def checkpoint_sequential(functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any) -> Any:
+def checkpoint_sequential(
+    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
+) -> Any:
     """Run a Sequential (or a list of functions) in ``segments`` parts, all but the last checkpointed."""
     if use_reentrant is None:
         warnings.warn(

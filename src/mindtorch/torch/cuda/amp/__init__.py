@@ -13,7 +13,9 @@ __all__ = ["GradScaler", "amp_definitely_not_available", "autocast", "custom_bwd
 
 
 def _deprecated(name: str, new: str) -> None:
-    warnings.warn(f"`torch.cuda.amp.{name}` is deprecated. Please use `torch.amp.{new}` instead.", FutureWarning, stacklevel=3)
+    warnings.warn(
+        f"`torch.cuda.amp.{name}` is deprecated. Please use `torch.amp.{new}` instead.", FutureWarning, stacklevel=3
+    )
 
 
 class autocast(_amp.autocast):  # noqa: N801 - public name

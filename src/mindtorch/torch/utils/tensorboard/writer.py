@@ -69,7 +69,9 @@ class SummaryWriter:
     ) -> None:
         self._summary, self._event, writer = _need()
         if not log_dir:
-            log_dir = os.path.join("runs", datetime.now().strftime("%b%d_%H-%M-%S") + "_" + socket.gethostname() + comment)
+            log_dir = os.path.join(
+                "runs", datetime.now().strftime("%b%d_%H-%M-%S") + "_" + socket.gethostname() + comment
+            )
         self.log_dir = str(log_dir)
         self.purge_step = purge_step
         self._writer = writer(self.log_dir, max_queue, flush_secs, filename_suffix)
@@ -144,9 +146,7 @@ class SummaryWriter:
     ) -> None:
         """A picture: floats in 0..1 or uint8."""
         data, height, width, channels = _png(_hwc(_array(img_tensor), dataformats))
-        image = self._summary.Summary.Image(
-            height=height, width=width, colorspace=channels, encoded_image_string=data
-        )
+        image = self._summary.Summary.Image(height=height, width=width, colorspace=channels, encoded_image_string=data)
         self._add(global_step, walltime, tag=tag, image=image)
 
     def add_images(
@@ -204,9 +204,13 @@ class SummaryWriter:
         for name, value in metric_dict.items():
             self.add_scalar(name, value, global_step)
 
-    def add_graph(self, model: Any, input_to_model: Any = None, verbose: bool = False, use_strict_trace: bool = True) -> None:
+    def add_graph(
+        self, model: Any, input_to_model: Any = None, verbose: bool = False, use_strict_trace: bool = True
+    ) -> None:
         """Raises: there is no traced graph to draw."""
-        raise RuntimeError("SummaryWriter.add_graph is not supported: mindtorch traces no graph; use add_text(str(model))")
+        raise RuntimeError(
+            "SummaryWriter.add_graph is not supported: mindtorch traces no graph; use add_text(str(model))"
+        )
 
     def flush(self) -> None:
         """Write what is waiting."""
