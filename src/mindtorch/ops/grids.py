@@ -151,7 +151,8 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     )
     size = to_ints(shape)
     check(min(size, default=0) >= 0, ValueError, f"'shape' cannot have negative values, but got {tuple(size)}")
-    got, rest = [], indices
+    got: list[Tensor] = []
+    rest = indices
     for n in reversed(size):
         got.append(rest % n)
         rest = rest.div(n, rounding_mode="floor")

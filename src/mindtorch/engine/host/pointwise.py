@@ -512,7 +512,8 @@ def clamp(a: np.ndarray, lo: np.ndarray | None, hi: np.ndarray | None) -> np.nda
     if kind == "c":
         raise NotImplementedError("clamp is not supported for complex types")
     if lo is None:
-        check(hi is not None, RuntimeError, "torch.clamp: At least one of 'min' or 'max' must not be None")
+        if hi is None:
+            raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
         return np.minimum(a, hi, extobj=EXTOBJ)
     if hi is None:
         return np.maximum(a, lo, extobj=EXTOBJ)
