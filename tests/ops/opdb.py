@@ -1,4 +1,5 @@
-"""Runs PyTorch's op_db samples of one op and dtype on mindtorch and compares value, dtype and gradient with PyTorch's."""
+"""Runs PyTorch's op_db samples of one op and dtype on mindtorch and compares value, dtype and gradient with
+PyTorch's."""
 
 from __future__ import annotations
 
@@ -112,7 +113,9 @@ def _gradients(out: Any, want: Any, pairs: list[Any], dtype: Any, label: str) ->
         return
     cots = [_cotangent(w, i) for i, (_, w) in enumerate(live)]
     ws = [p[0] for p in pairs]
-    ref = torch.autograd.grad([w for _, w in live], ws, [torch.from_numpy(c).to(w.dtype) for c, (_, w) in zip(cots, live)], allow_unused=True)
+    ref = torch.autograd.grad(
+        [w for _, w in live], ws, [torch.from_numpy(c).to(w.dtype) for c, (_, w) in zip(cots, live)], allow_unused=True
+    )
     mt.autograd.backward([o for o, _ in live], [mt.tensor(c).to(o.dtype) for c, (o, _) in zip(cots, live)])
     for i, ((_, t), r) in enumerate(zip(pairs, ref)):
         if r is None:

@@ -12,12 +12,13 @@ import torch
 import mindtorch.torch as mt
 
 NAMES = """
-matmul __rmatmul__ mm bmm mv dot vdot inner outer addmm addmv addbmm baddbmm addr einsum tensordot kron cdist cross trace
-block_diag cov corrcoef cholesky cholesky_inverse cholesky_solve geqrf logdet lu lu_solve lu_unpack matrix_exp ormqr pinverse qr
-svd triangular_solve linalg.cholesky linalg.cholesky_ex linalg.cond linalg.cross linalg.det linalg.diagonal linalg.eig linalg.eigh
-linalg.eigvals linalg.eigvalsh linalg.householder_product linalg.inv linalg.inv_ex linalg.ldl_factor linalg.ldl_factor_ex
-linalg.ldl_solve linalg.lstsq linalg.lu linalg.lu_factor linalg.lu_factor_ex linalg.lu_solve linalg.matrix_norm linalg.matrix_power
-linalg.matrix_rank linalg.multi_dot linalg.norm linalg.pinv linalg.qr linalg.slogdet linalg.solve linalg.solve_ex
+matmul __rmatmul__ mm bmm mv dot vdot inner outer addmm addmv addbmm baddbmm addr einsum tensordot kron cdist cross
+trace block_diag cov corrcoef cholesky cholesky_inverse cholesky_solve geqrf logdet lu lu_solve lu_unpack
+matrix_exp ormqr pinverse qr svd triangular_solve linalg.cholesky linalg.cholesky_ex linalg.cond linalg.cross
+linalg.det linalg.diagonal linalg.eig linalg.eigh linalg.eigvals linalg.eigvalsh linalg.householder_product
+linalg.inv linalg.inv_ex linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve linalg.lstsq linalg.lu
+linalg.lu_factor linalg.lu_factor_ex linalg.lu_solve linalg.matrix_norm linalg.matrix_power linalg.matrix_rank
+linalg.multi_dot linalg.norm linalg.pinv linalg.qr linalg.slogdet linalg.solve linalg.solve_ex
 linalg.solve_triangular linalg.svd linalg.svdvals linalg.tensorinv linalg.tensorsolve linalg.vander linalg.vecdot
 linalg.vector_norm
 """.split()
@@ -36,8 +37,19 @@ def test_op_db(name: str, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize(
     ("a", "b"),
-    [((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((5, 2, 3), (3,)), ((3,), (5, 3, 4)),
-     ((5, 2, 3), (5, 3, 4)), ((5, 1, 2, 3), (6, 3, 4)), ((2, 0), (0, 3)), ((0, 2, 3), (3, 4))],
+    [
+        ((3,), (3,)),
+        ((2, 3), (3,)),
+        ((3,), (3, 4)),
+        ((2, 3), (3, 4)),
+        ((5, 2, 3), (3, 4)),
+        ((5, 2, 3), (3,)),
+        ((3,), (5, 3, 4)),
+        ((5, 2, 3), (5, 3, 4)),
+        ((5, 1, 2, 3), (6, 3, 4)),
+        ((2, 0), (0, 3)),
+        ((0, 2, 3), (3, 4)),
+    ],
 )
 @pytest.mark.parametrize("dtype", ["float32", "int64", "complex64"])
 def test_matmul_shapes(a: tuple[int, ...], b: tuple[int, ...], dtype: str) -> None:
@@ -52,11 +64,22 @@ def test_matmul_shapes(a: tuple[int, ...], b: tuple[int, ...], dtype: str) -> No
 @pytest.mark.parametrize(
     ("equation", "shapes"),
     [
-        ("ij,jk->ik", [(2, 3), (3, 4)]), ("ij,jk", [(2, 3), (3, 4)]), ("ii", [(3, 3)]), ("ii->i", [(3, 3)]), ("ij->ji", [(2, 3)]),
-        ("...ij,...jk->...ik", [(5, 2, 3), (3, 4)]), ("bhqd,bhkd->bhqk", [(2, 3, 4, 5), (2, 3, 6, 5)]), ("i,j->ij", [(2,), (3,)]),
-        ("ij,kj,lj->ikl", [(2, 3), (4, 3), (5, 3)]), ("ij->", [(2, 3)]), ("b i j , b j -> b i", [(2, 3, 4), (2, 4)]),
-        ("bn,anm,bm->ba", [(2, 3), (4, 3, 5), (2, 5)]), ("ij,ij->i", [(2, 3), (2, 3)]), ("...,...", [(2, 3), (3,)]),
-        ("ijk,jil->kl", [(2, 3, 4), (3, 2, 5)]), ("aab,b->a", [(3, 3, 2), (2,)]),
+        ("ij,jk->ik", [(2, 3), (3, 4)]),
+        ("ij,jk", [(2, 3), (3, 4)]),
+        ("ii", [(3, 3)]),
+        ("ii->i", [(3, 3)]),
+        ("ij->ji", [(2, 3)]),
+        ("...ij,...jk->...ik", [(5, 2, 3), (3, 4)]),
+        ("bhqd,bhkd->bhqk", [(2, 3, 4, 5), (2, 3, 6, 5)]),
+        ("i,j->ij", [(2,), (3,)]),
+        ("ij,kj,lj->ikl", [(2, 3), (4, 3), (5, 3)]),
+        ("ij->", [(2, 3)]),
+        ("b i j , b j -> b i", [(2, 3, 4), (2, 4)]),
+        ("bn,anm,bm->ba", [(2, 3), (4, 3, 5), (2, 5)]),
+        ("ij,ij->i", [(2, 3), (2, 3)]),
+        ("...,...", [(2, 3), (3,)]),
+        ("ijk,jil->kl", [(2, 3, 4), (3, 2, 5)]),
+        ("aab,b->a", [(3, 3, 2), (2,)]),
     ],
 )
 def test_einsum(equation: str, shapes: list[tuple[int, ...]]) -> None:
@@ -117,7 +140,9 @@ def test_low_rank() -> None:
         np.testing.assert_allclose(got[1].numpy(), want[1].numpy(), rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["inv", "det", "cholesky", "matrix_exp", "svdvals", "eigvalsh", "slogdet", "qr", "pinv"])
+@pytest.mark.parametrize(
+    "name", ["inv", "det", "cholesky", "matrix_exp", "svdvals", "eigvalsh", "slogdet", "qr", "pinv"]
+)
 def test_second_gradient(name: str) -> None:
     a = np.random.RandomState(0).standard_normal((3, 3))
     a = a @ a.T + np.eye(3)

@@ -12,9 +12,9 @@ import torch
 import mindtorch.torch as mt
 
 NAMES = """
-sum mean prod std var std_mean var_mean max min amax amin aminmax argmax argmin all any nansum nanmean logsumexp norm
-count_nonzero median nanmedian quantile nanquantile sum_to_size dist renorm cumsum cumprod cummax cummin logcumsumexp diff
-trapezoid cumulative_trapezoid
+sum mean prod std var std_mean var_mean max min amax amin aminmax argmax argmin all any nansum nanmean logsumexp
+norm count_nonzero median nanmedian quantile nanquantile sum_to_size dist renorm cumsum cumprod cummax cummin
+logcumsumexp diff trapezoid cumulative_trapezoid
 """.split()
 DTYPES = [torch.float32, torch.float64, torch.int64, torch.complex64, torch.bool, torch.bfloat16]
 SKIP: set[tuple[str, torch.dtype]] = {("renorm", torch.complex64)}
@@ -56,7 +56,11 @@ def test_sum_dims(name: str, shape: tuple[int, ...], dim: object) -> None:
 def test_large_sum_is_accurate() -> None:
     a = np.random.RandomState(1).uniform(0, 1, 3_000_001).astype(np.float32)
     assert abs(float(mt.tensor(a).sum()) - a.astype(np.float64).sum()) < 0.2
-    same(mt.tensor(a[:3_000_000].reshape(3000, 1000)).sum(0), torch.from_numpy(a[:3_000_000].reshape(3000, 1000)).sum(0), 1e-6)
+    same(
+        mt.tensor(a[:3_000_000].reshape(3000, 1000)).sum(0),
+        torch.from_numpy(a[:3_000_000].reshape(3000, 1000)).sum(0),
+        1e-6,
+    )
 
 
 def test_sum_dtypes() -> None:

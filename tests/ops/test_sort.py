@@ -12,8 +12,8 @@ import torch
 import mindtorch.torch as mt
 
 NAMES = """
-sort argsort msort topk kthvalue mode unique unique_consecutive searchsorted bucketize histc histogram histogramdd bincount
-isin
+sort argsort msort topk kthvalue mode unique unique_consecutive searchsorted bucketize histc histogram histogramdd
+bincount isin
 """.split()
 DTYPES = [torch.float32, torch.float64, torch.int64, torch.bool]
 SKIP: set[tuple[str, torch.dtype]] = {}

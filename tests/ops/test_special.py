@@ -12,17 +12,22 @@ import torch
 import mindtorch.torch as mt
 
 NAMES = """
-igamma igammac erf erfc erfinv lgamma digamma polygamma mvlgamma i0 logit xlogy special.i0e special.i1 special.i1e special.ndtr special.polygamma
-special.xlog1py special.zeta special.entr special.ndtri special.log_ndtr special.erfcx special.airy_ai special.bessel_j0
-special.bessel_j1 special.bessel_y0 special.bessel_y1 special.chebyshev_polynomial_t special.chebyshev_polynomial_u
-special.chebyshev_polynomial_v special.chebyshev_polynomial_w special.hermite_polynomial_h special.hermite_polynomial_he
+igamma igammac erf erfc erfinv lgamma digamma polygamma mvlgamma i0 logit xlogy special.i0e special.i1 special.i1e
+special.ndtr special.polygamma special.xlog1py special.zeta special.entr special.ndtri special.log_ndtr
+special.erfcx special.airy_ai special.bessel_j0 special.bessel_j1 special.bessel_y0 special.bessel_y1
+special.chebyshev_polynomial_t special.chebyshev_polynomial_u special.chebyshev_polynomial_v
+special.chebyshev_polynomial_w special.hermite_polynomial_h special.hermite_polynomial_he
 special.laguerre_polynomial_l special.legendre_polynomial_p special.modified_bessel_i0 special.modified_bessel_i1
-special.modified_bessel_k0 special.modified_bessel_k1 special.scaled_modified_bessel_k0 special.scaled_modified_bessel_k1
-special.shifted_chebyshev_polynomial_t special.shifted_chebyshev_polynomial_u special.shifted_chebyshev_polynomial_v
-special.shifted_chebyshev_polynomial_w special.spherical_bessel_j0
+special.modified_bessel_k0 special.modified_bessel_k1 special.scaled_modified_bessel_k0
+special.scaled_modified_bessel_k1 special.shifted_chebyshev_polynomial_t special.shifted_chebyshev_polynomial_u
+special.shifted_chebyshev_polynomial_v special.shifted_chebyshev_polynomial_w special.spherical_bessel_j0
 """.split()
 DTYPES = [torch.float32, torch.float64, torch.int64, torch.bool, torch.bfloat16]
-SKIP: set[tuple[str, torch.dtype]] = {("special.bessel_j0", torch.float64), ("special.bessel_j1", torch.float64), ("special.bessel_y1", torch.float64)}
+SKIP: set[tuple[str, torch.dtype]] = {
+    ("special.bessel_j0", torch.float64),
+    ("special.bessel_j1", torch.float64),
+    ("special.bessel_y1", torch.float64),
+}
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -35,8 +40,10 @@ def test_op_db(name: str, dtype: torch.dtype) -> None:
 
 
 EDGE = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 30.0, -30.0, np.inf, -np.inf, np.nan, 1e-30], np.float32)
-NAMES_OF_ONE = """erf erfc erfinv erfcx ndtr ndtri log_ndtr gammaln digamma i0 i0e i1 i1e entr logit expit sinc exp2 expm1 log1p
-bessel_j0 bessel_j1 modified_bessel_i0 modified_bessel_k0 spherical_bessel_j0""".split()
+NAMES_OF_ONE = """
+erf erfc erfinv erfcx ndtr ndtri log_ndtr gammaln digamma i0 i0e i1 i1e entr logit expit sinc exp2 expm1 log1p
+bessel_j0 bessel_j1 modified_bessel_i0 modified_bessel_k0 spherical_bessel_j0
+""".split()
 
 
 @pytest.mark.parametrize("name", NAMES_OF_ONE)
@@ -58,7 +65,9 @@ def test_polynomials(name: str, degree: int) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", ["erf", "erfinv", "gammaln", "digamma", "i0", "i1", "ndtr", "ndtri", "log_ndtr", "logit", "entr"])
+@pytest.mark.parametrize(
+    "name", ["erf", "erfinv", "gammaln", "digamma", "i0", "i1", "ndtr", "ndtri", "log_ndtr", "logit", "entr"]
+)
 def test_second_gradient(name: str) -> None:
     a = np.array([0.1, 0.3, 0.7, 0.9])
     x, y = torch.tensor(a, requires_grad=True), mt.tensor(a).requires_grad_()

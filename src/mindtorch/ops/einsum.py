@@ -12,6 +12,7 @@ from mindtorch.core.tensor import Tensor
 from mindtorch.ops.linalg import bmm, mm
 from mindtorch.ops.table import put
 
+
 def _parse_sublists(args: Sequence[Any]) -> tuple[list[Tensor], list[list[Any]], list[Any] | None]:
     """The form ``einsum(a, [0, 1], b, [1, 2], [0, 2])``."""
     ops, subs = list(args[0:-1:2]), [list(s) for s in args[1::2]]
@@ -25,7 +26,11 @@ def _letters(text: str, ellipsis_ok: bool = True) -> list[Any]:
     while i < len(text):
         c = text[i]
         if c == ".":
-            check(text[i : i + 3] == "..." and ellipsis_ok, RuntimeError, "einsum(): found '.' that is not part of an ellipsis")
+            check(
+                text[i : i + 3] == "..." and ellipsis_ok,
+                RuntimeError,
+                "einsum(): found '.' that is not part of an ellipsis",
+            )
             out.append(Ellipsis)
             i += 3
             continue
@@ -41,7 +46,9 @@ def _parse(equation: str) -> tuple[list[list[Any]], list[Any] | None]:
     return [_letters(s) for s in left.split(",")], _letters(right) if arrow else None
 
 
-def _expand_labels(ops: list[Tensor], subs: list[list[Any]], out: list[Any] | None) -> tuple[list[list[Any]], list[Any]]:
+def _expand_labels(
+    ops: list[Tensor], subs: list[list[Any]], out: list[Any] | None
+) -> tuple[list[list[Any]], list[Any]]:
     """Ellipses replaced by labels of their own; the implicit output filled in."""
     widths = []
     for t, s in zip(ops, subs):
@@ -80,7 +87,8 @@ def _diagonals(t: Tensor, labels: list[Any]) -> tuple[Tensor, list[Any]]:
             check(
                 t.shape[i] == t.shape[j] or 1 in (t.shape[i], t.shape[j]),
                 RuntimeError,
-                f"einsum(): subscript {c} is repeated for an operand but the sizes don't match, {t.shape[j]} != {t.shape[i]}",
+                f"einsum(): subscript {c} is repeated for an operand but the sizes don't match, {t.shape[j]} != "
+                f"{t.shape[i]}",
             )
             t = t.diagonal(0, i, j)
             labels = [x for k, x in enumerate(labels) if k not in (i, j)] + [c]
@@ -108,7 +116,9 @@ def _pair(x: Tensor, lx: list[Any], y: Tensor, ly: list[Any], keep: set[Any]) ->
     left = x.permute([lx.index(c) for c in (*batch, *only_x, *gone)])
     left = left.expand([*(size[c] for c in batch), *left.shape[len(batch) :]]).reshape((n(batch), n(only_x), n(gone)))
     right = y.permute([ly.index(c) for c in (*batch, *gone, *only_y)])
-    right = right.expand([*(size[c] for c in batch), *right.shape[len(batch) :]]).reshape((n(batch), n(gone), n(only_y)))
+    right = right.expand([*(size[c] for c in batch), *right.shape[len(batch) :]]).reshape(
+        (n(batch), n(gone), n(only_y))
+    )
     r = bmm(left, right) if batch else mm(left.squeeze(0), right.squeeze(0))
     labels = [*batch, *only_x, *only_y]
     return r.reshape([size[c] for c in labels]), labels
@@ -123,14 +133,20 @@ def _drop(t: Tensor, labels: list[Any], keep: set[Any]) -> tuple[Tensor, list[An
 
 def einsum(*args: Any) -> Tensor:
     """Sum of products by Einstein's convention: an equation and operands, or operands with lists of subscripts."""
-    check(len(args) >= 2, ValueError, "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list")
+    check(
+        len(args) >= 2,
+        ValueError,
+        "einsum(): must specify the equation string and at least one operand, or at least one operand and its "
+        "subscripts list",
+    )
     if isinstance(args[0], str):
         operands = list(args[1]) if len(args) == 2 and isinstance(args[1], (list, tuple)) else list(args[1:])
         subs, out = _parse(args[0])
         check(
             len(subs) == len(operands),
             RuntimeError,
-            f"einsum(): {'more' if len(subs) < len(operands) else 'fewer'} operands were provided than specified in the "
+            f"einsum(): {'more' if len(subs) < len(operands) else 'fewer'} operands were provided than "
+            f"specified in the "
             f"equation ({len(operands)} for {len(subs)})",
         )
     else:
@@ -138,7 +154,9 @@ def einsum(*args: Any) -> Tensor:
     labels, result = _expand_labels(operands, subs, out)
     known = {c for s in labels for c in s}
     for c in result:
-        check(result.count(c) == 1, RuntimeError, f"einsum(): output subscript {c} appears more than once in the output")
+        check(
+            result.count(c) == 1, RuntimeError, f"einsum(): output subscript {c} appears more than once in the output"
+        )
         check(
             c in known,
             RuntimeError,
@@ -156,7 +174,8 @@ def _contract(operands: list[Tensor], labels: list[list[Any]], result: list[Any]
             check(
                 sizes.get(c, 1) in (1, n) or n == 1,
                 RuntimeError,
-                f"einsum(): operands do not broadcast with remapped shapes: subscript {c} has size {n} and {sizes.get(c)}",
+                f"einsum(): operands do not broadcast with remapped shapes: subscript {c} has size {n} and "
+                f"{sizes.get(c)}",
             )
             sizes[c] = max(sizes.get(c, 1), n)
         pending.append((t, s))

@@ -1,4 +1,5 @@
-"""``torch.fft``: the 22 transforms over three internal rows (complex, real to complex, complex to real), and helpers."""
+"""``torch.fft``: the 22 transforms over three internal rows (complex, real to complex, complex to real), and
+helpers."""
 
 from __future__ import annotations
 
@@ -109,7 +110,9 @@ def _many(x: Tensor, s: Any, dim: Any) -> tuple[list[int], list[int]]:
     """Sizes and dimensions of an n-dimensional transform."""
     if dim is None:
         k = x.a.ndim if s is None else len(to_ints(s))
-        check(k <= x.a.ndim, RuntimeError, f"Got shape with {k} values but input tensor only has {x.a.ndim} dimensions.")
+        check(
+            k <= x.a.ndim, RuntimeError, f"Got shape with {k} values but input tensor only has {x.a.ndim} dimensions."
+        )
         dims = list(range(x.a.ndim - k, x.a.ndim))
     else:
         dims = [wrap_dim(d, x.a.ndim) for d in to_ints(dim)]
@@ -117,9 +120,7 @@ def _many(x: Tensor, s: Any, dim: Any) -> tuple[list[int], list[int]]:
     if s is None:
         return [x.shape[d] for d in dims], dims
     sizes = to_ints(s)
-    check(
-        len(sizes) == len(dims), RuntimeError, "When given, dim and shape arguments must have the same length"
-    )
+    check(len(sizes) == len(dims), RuntimeError, "When given, dim and shape arguments must have the same length")
     return [x.shape[d] if n == -1 else n for n, d in zip(sizes, dims)], dims
 
 

@@ -1,4 +1,5 @@
-"""Matrix products, distances, covariance. Kernels: engine/host/linalg; see linalg_norm, linalg_decomp, linalg_solve, einsum."""
+"""Matrix products, distances, covariance. Kernels: engine/host/linalg; see linalg_norm, linalg_decomp, linalg_solve,
+einsum."""
 
 from __future__ import annotations
 
@@ -268,9 +269,7 @@ def _order(shapes: list[int]) -> list[list[int]]:
     for span in range(1, n):
         for i in range(n - span):
             j = i + span
-            options = [
-                cost[i][k] + cost[k + 1][j] + shapes[i] * shapes[k + 1] * shapes[j + 1] for k in range(i, j)
-            ]
+            options = [cost[i][k] + cost[k + 1][j] + shapes[i] * shapes[k + 1] * shapes[j + 1] for k in range(i, j)]
             cost[i][j] = min(options)
             split[i][j] = i + options.index(cost[i][j])
     return split
@@ -322,7 +321,9 @@ _euclid = op(
 
 
 @composite(
-    "cdist(T x1, T x2, float p=2.0, any compute_mode='use_mm_for_euclid_dist_if_necessary')", ns="torch", autocast="fp32"
+    "cdist(T x1, T x2, float p=2.0, any compute_mode='use_mm_for_euclid_dist_if_necessary')",
+    ns="torch",
+    autocast="fp32",
 )
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """p-norm distances between the rows of ``x1`` (…, P, M) and ``x2`` (…, R, M)."""
@@ -434,7 +435,9 @@ def block_diag(*tensors: Any) -> Tensor:
 @composite("cov(T input, *, int correction=1, T? fweights=None, T? aweights=None)")
 def cov(input: Tensor, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Tensor:
     """Covariance of the rows, with optional frequency and reliability weights of the columns."""
-    check(input.a.ndim <= 2, RuntimeError, f"cov(): expected input to have two or fewer dimensions but got {input.a.ndim}")
+    check(
+        input.a.ndim <= 2, RuntimeError, f"cov(): expected input to have two or fewer dimensions but got {input.a.ndim}"
+    )
     check(input.dtype is not D.bool_, RuntimeError, "cov(): bool dtype is not supported for input")
     x = input.reshape((1, -1)) if input.a.ndim < 2 else input
     if x.dtype.category < D.FLOAT:
@@ -457,7 +460,11 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Any = None, aweights: A
     if not isinstance(norm_, Tensor) and norm_ <= 0:
         import warnings
 
-        warnings.warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor.", UserWarning, stacklevel=3)
+        warnings.warn(
+            "cov(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor.",
+            UserWarning,
+            stacklevel=3,
+        )
         norm_ = 0
     x = x - mean
     right = _c((x if w is None else x * w).transpose(0, 1))
@@ -468,7 +475,9 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Any = None, aweights: A
 def corrcoef(input: Tensor) -> Tensor:
     """Correlation coefficients of the rows."""
     check(
-        input.a.ndim <= 2, RuntimeError, f"corrcoef(): expected input to have two or fewer dimensions but got {input.a.ndim}"
+        input.a.ndim <= 2,
+        RuntimeError,
+        f"corrcoef(): expected input to have two or fewer dimensions but got {input.a.ndim}",
     )
     c = cov(input)
     if c.a.ndim == 0:

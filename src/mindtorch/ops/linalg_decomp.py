@@ -1,4 +1,5 @@
-"""Factorisations of matrices and their derivatives: LU, Cholesky, QR, eigenvalues, singular values, LDL, Householder."""
+"""Factorisations of matrices and their derivatives: LU, Cholesky, QR, eigenvalues, singular values, LDL,
+Householder."""
 
 from __future__ import annotations
 
@@ -34,10 +35,13 @@ def raise_info(name: str, info: np.ndarray, what: str) -> None:
 
 SINGULAR = "The solver failed because the input matrix is singular (diagonal element {0} is zero)."
 NOT_POSITIVE = (
-    "The factorization could not be completed because the input is not positive-definite (the leading minor of order {0} "
+    "The factorization could not be completed because the input is not positive-definite (the leading minor of "
+    "order {0} "
     "is not positive-definite)."
 )
-NO_INVERSE = "The diagonal element {0} is zero, the inversion could not be completed because the input matrix is singular."
+NO_INVERSE = (
+    "The diagonal element {0} is zero, the inversion could not be completed because the input matrix is singular."
+)
 
 
 def add(*parts: Tensor | None) -> Tensor | None:
@@ -116,12 +120,18 @@ _lu_factor = op(
 )(K.lu_factor)
 
 
-@composite("lu_factor_ex(T A, *, bool pivot=True, bool check_errors=False)", ns="linalg", out=True, structseq="LU pivots info")
+@composite(
+    "lu_factor_ex(T A, *, bool pivot=True, bool check_errors=False)", ns="linalg", out=True, structseq="LU pivots info"
+)
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:  # noqa: N803
     """Packed LU, pivots, and per matrix 0 or the place of the first zero pivot."""
     lu, piv, info = _lu_factor(A, pivot)
     if check_errors:
-        raise_info("linalg.lu_factor_ex", info.a, "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero.")
+        raise_info(
+            "linalg.lu_factor_ex",
+            info.a,
+            "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero.",
+        )
     return lu_factor_ex.row.structseq(lu, piv, info)
 
 
@@ -130,7 +140,9 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803
     """Packed LU and pivots. LinAlgError when singular."""
     lu, piv, info = _lu_factor(A, pivot)
     raise_info(
-        "torch.linalg.lu_factor", info.a, "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero."
+        "torch.linalg.lu_factor",
+        info.a,
+        "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero.",
     )
     return lu_factor.row.structseq(lu, piv)
 
@@ -156,7 +168,8 @@ def lu_unpack(
         check(
             LU_pivots.dtype is D.int32,
             RuntimeError,
-            f"torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype, got {LU_pivots.dtype}",
+            f"torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype, got "
+            f"{LU_pivots.dtype}",
         )
         p = wrap(K.permutation_matrix(LU_pivots.a, m, LU_data.a.dtype))
     if unpack_data:
@@ -231,7 +244,12 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:
 def _qr_grad(g: Any, out: Any, mode: str) -> Tensor:
     q, r = out
     gq, gr = g
-    check(mode != "r", RuntimeError, "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use linalg.qr(A, mode='reduced') if you are going to require gradients.")
+    check(
+        mode != "r",
+        RuntimeError,
+        "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use linalg.qr(A, "
+        "mode='reduced') if you are going to require gradients.",
+    )
     m, n = q.shape[-2], r.shape[-1]
     check(
         mode == "reduced" or m <= n,
@@ -259,9 +277,7 @@ def _qr_square(gq: Tensor | None, gr: Tensor | None, q: Tensor, r: Tensor) -> Te
     return _tri(False, mh(r), left, left=False)
 
 
-_qr = op(
-    "linalg_qr(T A, str mode)", ns="_C", grad={"A": lambda g, out, mode: _qr_grad(g, out, mode)}
-)(K.qr)
+_qr = op("linalg_qr(T A, str mode)", ns="_C", grad={"A": lambda g, out, mode: _qr_grad(g, out, mode)})(K.qr)
 
 
 @composite("qr(T A, any mode='reduced')", ns="linalg", out=True, structseq="Q R")
@@ -297,9 +313,7 @@ def _eigh_grad(g: Any, out: Any) -> Tensor:
     return matmul(matmul(v, (mid + mh(mid)) / 2), mh(v))
 
 
-_eigh = op(
-    "linalg_eigh(T A, str UPLO)", ns="_C", grad={"A": lambda g, out: _eigh_grad(g, out)}
-)(K.eigh)
+_eigh = op("linalg_eigh(T A, str UPLO)", ns="_C", grad={"A": lambda g, out: _eigh_grad(g, out)})(K.eigh)
 
 
 @composite("eigh(T A, any UPLO='L')", ns="linalg", out=True, structseq="eigenvalues eigenvectors")
@@ -331,9 +345,7 @@ def _eig_grad(g: Any, out: Any, A: Tensor) -> Tensor:  # noqa: N803
     return r if A.dtype.is_complex else r.real
 
 
-_eig = op(
-    "linalg_eig(T A)", ns="_C", grad={"A": lambda g, out, A: _eig_grad(g, out, A)}
-)(K.eig)
+_eig = op("linalg_eig(T A)", ns="_C", grad={"A": lambda g, out, A: _eig_grad(g, out, A)})(K.eig)
 
 
 @composite("eig(T A)", ns="linalg", out=True, structseq="eigenvalues eigenvectors")
@@ -400,7 +412,8 @@ def linalg_svd(A: Tensor, full_matrices: Any = True, *, driver: Any = None) -> A
     check(
         driver is None,
         RuntimeError,
-        f"torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend, got {driver!r}",
+        f"torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend, "
+        f"got {driver!r}",
     )
     return linalg_svd.row.structseq(*_svd(A, bool(full_matrices)))
 
@@ -408,7 +421,11 @@ def linalg_svd(A: Tensor, full_matrices: Any = True, *, driver: Any = None) -> A
 @composite("svdvals(T A, *, any driver=None)", ns="linalg", out=True)
 def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:  # noqa: N803
     """Singular values, descending."""
-    check(driver is None, RuntimeError, f"torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs, got {driver!r}")
+    check(
+        driver is None,
+        RuntimeError,
+        f"torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs, got {driver!r}",
+    )
     return _svdvals(A) if A.n is None else _svd(A, False)[1]
 
 
@@ -430,13 +447,20 @@ _ldl_solve = op("linalg_ldl_solve(T LD, T pivots, T B, bool hermitian)", ns="_C"
 
 
 @composite(
-    "ldl_factor_ex(T A, *, bool hermitian=False, bool check_errors=False)", ns="linalg", out=True, structseq="LD pivots info"
+    "ldl_factor_ex(T A, *, bool hermitian=False, bool check_errors=False)",
+    ns="linalg",
+    out=True,
+    structseq="LD pivots info",
 )
 def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:  # noqa: N803
     """Packed LDL factor of symmetric (Hermitian) matrices, pivots, info."""
     ld, piv, info = _ldl(A, hermitian)
     if check_errors:
-        raise_info("torch.linalg.ldl_factor_ex", info.a, "The factorization could not be completed: D[{0},{0}] is exactly zero.")
+        raise_info(
+            "torch.linalg.ldl_factor_ex",
+            info.a,
+            "The factorization could not be completed: D[{0},{0}] is exactly zero.",
+        )
     return ldl_factor_ex.row.structseq(ld, piv, info)
 
 
@@ -444,7 +468,9 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
 def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:  # noqa: N803
     """Packed LDL factor and pivots."""
     ld, piv, info = _ldl(A, hermitian)
-    raise_info("torch.linalg.ldl_factor", info.a, "The factorization could not be completed: D[{0},{0}] is exactly zero.")
+    raise_info(
+        "torch.linalg.ldl_factor", info.a, "The factorization could not be completed: D[{0},{0}] is exactly zero."
+    )
     return ldl_factor.row.structseq(ld, piv)
 
 
@@ -469,7 +495,11 @@ def _vectors(a: Tensor) -> Tensor:
 def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     """First columns of the product of the Householder reflectors stored in ``input`` and ``tau``."""
     m, n = input.shape[-2:]
-    check(m >= n, RuntimeError, "torch.linalg.householder_product: input.shape[-2] must be greater than or equal to input.shape[-1]")
+    check(
+        m >= n,
+        RuntimeError,
+        "torch.linalg.householder_product: input.shape[-2] must be greater than or equal to input.shape[-1]",
+    )
     check(
         n >= tau.shape[-1],
         RuntimeError,

@@ -52,9 +52,7 @@ def _floating(name: str, x: Tensor) -> None:
     )
 
 
-@composite(
-    "vector_norm(T x, any ord=2, any dim=None, bool keepdim=False, *, any dtype=None)", ns="linalg", out=True
-)
+@composite("vector_norm(T x, any ord=2, any dim=None, bool keepdim=False, *, any dtype=None)", ns="linalg", out=True)
 def vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The ``ord``-norm of all elements, or of those over ``dim``."""
     _floating("linalg.vector_norm", x)
@@ -129,8 +127,7 @@ def linalg_norm(
         check(
             A.a.ndim in (1, 2),
             RuntimeError,
-            "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got "
-            f"{A.a.ndim}D.",
+            f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.a.ndim}D.",
         )
         dims = (0,) if A.a.ndim == 1 else (0, 1)
     if len(dims) == 2 and (isinstance(ord, str) or is_number(ord)):

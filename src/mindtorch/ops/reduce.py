@@ -1,4 +1,5 @@
-"""Reductions: sums, moments, extrema, logical reductions, norms of torch's first-level names. Kernels: engine/host/reduce."""
+"""Reductions: sums, moments, extrema, logical reductions, norms of torch's first-level names. Kernels:
+engine/host/reduce."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from mindtorch.core.errors import check, wrap_dim
 from mindtorch.core.signature import is_number, to_int, to_ints
 from mindtorch.core.tensor import Tensor, wrap
 from mindtorch.engine.host import reduce as K
-from mindtorch.ops.table import alias, composite, op
+from mindtorch.ops.table import composite, op
 
 
 # ------------------------------------------------------------------------------------------ helpers
@@ -84,7 +85,9 @@ nansum = op(
     half="f32",
     out=True,
     grad={
-        "input": lambda g, input, dim, keepdim: spread(g, input, dim, keepdim).to(input.dtype).masked_fill(input.isnan(), 0)
+        "input": lambda g, input, dim, keepdim: (
+            spread(g, input, dim, keepdim).to(input.dtype).masked_fill(input.isnan(), 0)
+        )
     },
 )(K.nansum)
 
@@ -184,13 +187,13 @@ _std = op(
     f"std{_SIG}",
     half="f32",
     ns="_C",
-    grad={
-        "input": lambda g, out, input, dim, correction, keepdim: _std_grad(g, out, input, dim, correction, keepdim)
-    },
+    grad={"input": lambda g, out, input, dim, correction, keepdim: _std_grad(g, out, input, dim, correction, keepdim)},
 )(lambda a, dim, correction, keepdim: K.var_mean(a, dim, correction, keepdim, True)[0])
 
 
-def _pair_grad(g: Any, out: Any, input: Tensor, dim: Any, correction: float, keepdim: bool, root: bool) -> Tensor | None:
+def _pair_grad(
+    g: Any, out: Any, input: Tensor, dim: Any, correction: float, keepdim: bool, root: bool
+) -> Tensor | None:
     first = None
     if g[0] is not None:
         first = (
@@ -226,9 +229,7 @@ _std_mean = op(
 def _moment(name: str, row: Any, ns: str) -> Any:
     """The public form: ``(dim, unbiased, keepdim)``, ``(unbiased)`` or ``(dim, *, correction, keepdim)``."""
 
-    def fn(
-        input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: Any = None, *, correction: Any = None
-    ) -> Any:
+    def fn(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: Any = None, *, correction: Any = None) -> Any:
         if isinstance(dim, bool):
             dim, unbiased = None, dim
         check(
@@ -243,7 +244,8 @@ def _moment(name: str, row: Any, ns: str) -> Any:
         check(
             input.dtype.category >= D.FLOAT,
             RuntimeError,
-            f"{name}: only support floating point and complex dtypes, got {input.dtype}; convert the tensor with .float()",
+            f"{name}: only support floating point and complex dtypes, got {input.dtype}; convert the tensor "
+            f"with .float()",
         )
         if _counted(input, dims) - correction <= 0:
             warnings.warn(
@@ -380,7 +382,8 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
 # ------------------------------------------------------------------------------------------ norms of the first level
 @composite("norm(T input, any p='fro', any dim=None, bool keepdim=False, *, any dtype=None)", out=True)
 def norm(input: Tensor, p: Any, dim: Any, keepdim: bool, *, dtype: Any = None) -> Tensor:
-    """Vector norm over ``dim`` (all elements when None); ``"fro"`` is the 2-norm, ``"nuc"`` the sum of singular values."""
+    """Vector norm over ``dim`` (all elements when None); ``"fro"`` is the 2-norm, ``"nuc"`` the sum of singular
+    values."""
     from mindtorch.ops import linalg_norm as linalg
 
     if isinstance(dim, Tensor):
@@ -414,9 +417,7 @@ def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
     """Each slice along ``dim`` scaled down so that its p-norm is at most ``maxnorm``."""
     check(p > 0, RuntimeError, f"renorm: non-positive-norm not supported, got p={p}")
     check(maxnorm >= 0, RuntimeError, f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
-    check(
-        input.a.ndim > 1, RuntimeError, f"renorm: input needs at least 2 dimensions, got {input.a.ndim} dimensions"
-    )
+    check(input.a.ndim > 1, RuntimeError, f"renorm: input needs at least 2 dimensions, got {input.a.ndim} dimensions")
     dim = wrap_dim(to_int(dim), input.a.ndim)
     if input.n is None:
         return input * _renorm_scale(input, p, dim, maxnorm)

@@ -95,8 +95,6 @@ def _logcumsumexp_grad(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tenso
     return pos - neg
 
 
-
-
 logcumsumexp = op(
     "logcumsumexp(T input, dim dim)",
     half="f32",
@@ -147,7 +145,9 @@ def _slabs(y: Tensor, x: Any, dx: Any, dim: Any) -> tuple[Tensor, int]:
     m = max(n - 1, 0)
     both = y.narrow(d, 0, m) + y.narrow(d, n - m, m)
     if x is not None:
-        check(x.dtype is not D.bool_, RuntimeError, "trapezoid: received a bool input for `x`, but bool is not supported")
+        check(
+            x.dtype is not D.bool_, RuntimeError, "trapezoid: received a bool input for `x`, but bool is not supported"
+        )
         return both * _steps(y, x, d) / 2, d
     return both * dx / 2, d
 

@@ -12,7 +12,7 @@ from mindtorch.core.signature import to_int
 from mindtorch.core.tensor import Tensor, wrap
 from mindtorch.engine.host import sort as K
 from mindtorch.ops.reduce import at_index
-from mindtorch.ops.table import SPACES, composite, op
+from mindtorch.ops.table import composite, op
 
 
 def _scatter(g: Any, input: Tensor, dim: int, out: Any) -> Tensor:
@@ -75,9 +75,9 @@ mode = op("mode(T input, dim dim=-1, bool keepdim=False)", **dict(_PICK))(K.mode
 # ------------------------------------------------------------------------------------------ unique values
 _unique2 = op("_unique2(T input)", half="f32", ns="_C", nondiff=(0, 1, 2), grad={})(K.unique)
 _unique_dim = op("unique_dim(T input, dim dim)", half="f32", ns="_C", nondiff=(0, 1, 2), grad={})(K.unique_dim)
-_unique_runs = op(
-    "unique_consecutive(T input, dim? dim=None)", half="f32", ns="_C", nondiff=(0, 1, 2), grad={}
-)(K.unique_consecutive)
+_unique_runs = op("unique_consecutive(T input, dim? dim=None)", half="f32", ns="_C", nondiff=(0, 1, 2), grad={})(
+    K.unique_consecutive
+)
 
 
 def _choose(r: Any, inverse: bool, counts: bool) -> Any:
@@ -85,9 +85,7 @@ def _choose(r: Any, inverse: bool, counts: bool) -> Any:
     return picked[0] if len(picked) == 1 else tuple(picked)
 
 
-@composite(
-    "unique(T input, bool sorted=True, bool return_inverse=False, bool return_counts=False, any dim=None)"
-)
+@composite("unique(T input, bool sorted=True, bool return_inverse=False, bool return_counts=False, any dim=None)")
 def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
 ) -> Any:
@@ -96,9 +94,7 @@ def unique(
     return _choose(r, return_inverse, return_counts)
 
 
-@composite(
-    "unique_consecutive(T input, bool return_inverse=False, bool return_counts=False, any dim=None)"
-)
+@composite("unique_consecutive(T input, bool return_inverse=False, bool return_counts=False, any dim=None)")
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
 ) -> Any:
@@ -123,7 +119,8 @@ def _as_tensor(v: Any, like: Tensor) -> Tensor:
 
 
 @composite(
-    "searchsorted(T sorted_sequence, any input, *, bool out_int32=False, bool right=False, any side=None, any sorter=None)",
+    "searchsorted(T sorted_sequence, any input, *, bool out_int32=False, bool right=False, any side=None, any "
+    "sorter=None)",
     ns="torch",
     out=True,
 )
@@ -137,7 +134,11 @@ def searchsorted(
     sorter: Any = None,
 ) -> Tensor:
     """Places at which ``input`` would be inserted into the sorted last dimension of ``sorted_sequence``."""
-    check(side in (None, "left", "right"), RuntimeError, f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
+    check(
+        side in (None, "left", "right"),
+        RuntimeError,
+        f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}",
+    )
     check(
         not (right and side == "left"),
         RuntimeError,
@@ -149,7 +150,8 @@ def searchsorted(
     check(
         seq.ndim == 1 or (v.ndim == seq.ndim and v.shape[:-1] == seq.shape[:-1]),
         RuntimeError,
-        "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor "
+        "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of "
+        "boundaries tensor "
         f"and input value tensor must match, but we got boundaries tensor {list(seq.shape)} and input {list(v.shape)}",
     )
     return _searchsorted(sorted_sequence, values, right or side == "right", out_int32, sorter)
@@ -169,7 +171,9 @@ def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right:
 _isin = op("isin(T elements, T test, bool invert)", promote="same", ns="_C", grad={})(K.isin)
 
 
-@composite("isin(any elements, any test_elements, *, bool assume_unique=False, bool invert=False)", ns="torch", out=True)
+@composite(
+    "isin(any elements, any test_elements, *, bool assume_unique=False, bool invert=False)", ns="torch", out=True
+)
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Whether each element is in ``test_elements``. ``assume_unique`` only promises something that could save time."""
     if not isinstance(elements, Tensor):
@@ -200,15 +204,25 @@ def _edges(x: Tensor, bins: Any, range_: Any) -> list[Tensor]:
         bins = [bins] * dims
     if isinstance(bins, Tensor):
         bins = [bins]
-    check(len(bins) == dims, RuntimeError, f"torch.histogramdd(): expected {dims} sequences of bin edges, got {len(bins)}")
+    check(
+        len(bins) == dims, RuntimeError, f"torch.histogramdd(): expected {dims} sequences of bin edges, got {len(bins)}"
+    )
     if isinstance(bins[0], Tensor):
         for b in bins:
-            check(b.dtype is x.dtype, RuntimeError, f"torch.histogram(): input {x.dtype} and bins {b.dtype} must have one dtype")
+            check(
+                b.dtype is x.dtype,
+                RuntimeError,
+                f"torch.histogram(): input {x.dtype} and bins {b.dtype} must have one dtype",
+            )
         return [b.detach().contiguous() for b in bins]
     return [wrap(e) for e in K.bin_edges(x.a, [int(b) for b in bins], range_)]
 
 
-@composite("histogram(T input, any bins, *, any range=None, any weight=None, bool density=False)", out=True, structseq="hist bin_edges")
+@composite(
+    "histogram(T input, any bins, *, any range=None, any weight=None, bool density=False)",
+    out=True,
+    structseq="hist bin_edges",
+)
 def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False) -> Any:
     """(hist, bin_edges) of all elements; ``bins`` a count or a tensor of edges."""
     x = input.detach().reshape(-1, 1)
@@ -216,7 +230,11 @@ def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Any = None
     return histogram.row.structseq(_histogramdd(x, edges, weight, density), edges[0])
 
 
-@composite("histogramdd(T input, any bins, any range=None, any weight=None, bool density=False)", ns="torch", structseq="hist bin_edges")
+@composite(
+    "histogramdd(T input, any bins, any range=None, any weight=None, bool density=False)",
+    ns="torch",
+    structseq="hist bin_edges",
+)
 def histogramdd(input: Tensor, bins: Any, range: Any = None, weight: Any = None, density: bool = False) -> Any:
     """(hist, bin_edges) of points in the last dimension."""
     x = input.detach().reshape(-1, input.shape[-1])

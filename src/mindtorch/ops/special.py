@@ -45,9 +45,7 @@ erfcx = _row("erfcx", K.scipy_ufunc("erfcx"), input=lambda g, input, out: g * (2
 ndtr = _row(
     "ndtr", K.scipy_ufunc("ndtr"), input=lambda g, input: g * (_exp_square(input, -0.5) / math.sqrt(2 * math.pi))
 )
-ndtri = _row(
-    "ndtri", K.scipy_ufunc("ndtri"), input=lambda g, out: g * (math.sqrt(2 * math.pi) * _exp_square(out, 0.5))
-)
+ndtri = _row("ndtri", K.scipy_ufunc("ndtri"), input=lambda g, out: g * (math.sqrt(2 * math.pi) * _exp_square(out, 0.5)))
 log_ndtr = _row(
     "log_ndtr",
     K.scipy_ufunc("log_ndtr"),
@@ -55,9 +53,7 @@ log_ndtr = _row(
 )
 
 # ------------------------------------------------------------------------------------------ gamma
-lgamma = _row(
-    "lgamma", K.lgamma, "torch Tensor", True, input=lambda g, input: g * digamma(input)
-)
+lgamma = _row("lgamma", K.lgamma, "torch Tensor", True, input=lambda g, input: g * digamma(input))
 alias("gammaln", lgamma, ns="special")
 digamma = _everywhere("digamma", K.digamma, input=lambda g, input: g * polygamma(1, input))
 alias("psi", digamma, ns="special")

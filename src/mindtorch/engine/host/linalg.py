@@ -1,6 +1,6 @@
 """Host kernels of linear algebra: products (BLAS), factorisations and solves (LAPACK through NumPy and SciPy), batched.
 
-Matrices are the last two dimensions. Kernels that can fail return LAPACK's ``info`` per matrix; callers decide to raise.
+Matrices are the last two dimensions. Kernels that can fail return LAPACK's ``info`` per matrix.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ I4 = np.dtype(np.int32)
 
 
 # ------------------------------------------------------------------------------------------ products
-_KIND = {"float32": "float", "float64": "double", "int64": "long int", "int32": "int", "complex64": "c10::complex<float>"}
+_KIND = {
+    "float32": "float",
+    "float64": "double",
+    "int64": "long int",
+    "int32": "int",
+    "complex64": "c10::complex<float>",
+}
 
 
 def same_dtype(a: np.ndarray, b: np.ndarray) -> None:
@@ -34,13 +40,18 @@ def _no_bool(a: np.ndarray) -> None:
 def _mismatch(a: np.ndarray, b: np.ndarray) -> RuntimeError:
     if a.ndim == b.ndim == 1:
         return RuntimeError(
-            "inconsistent tensor size, expected tensor [{}] and src [{}] to have the same number of elements, but got "
-            "{} and {} elements respectively".format(a.size, b.size, a.size, b.size)
+            f"inconsistent tensor size, expected tensor [{a.size}] and src [{b.size}] to have the same number "
+            f"of elements, but got "
+            f"{a.size} and {b.size} elements respectively"
         )
     if b.ndim == 1:
-        return RuntimeError(f"size mismatch, got input ({a.shape[-2]}), mat ({a.shape[-2]}x{a.shape[-1]}), vec ({b.size})")
+        return RuntimeError(
+            f"size mismatch, got input ({a.shape[-2]}), mat ({a.shape[-2]}x{a.shape[-1]}), vec ({b.size})"
+        )
     if a.ndim > 2 and b.ndim > 2:
-        return RuntimeError(f"Expected size for first two dimensions of batch2 tensor to match, got {a.shape} @ {b.shape}")
+        return RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to match, got {a.shape} @ {b.shape}"
+        )
     rows = int(np.prod(a.shape[:-1])) if a.ndim > 1 else 1
     return RuntimeError(
         f"mat1 and mat2 shapes cannot be multiplied ({rows}x{a.shape[-1]} and {b.shape[-2]}x{b.shape[-1]})"
@@ -251,7 +262,11 @@ def _rhs(name: str, a: np.ndarray, b: np.ndarray, left: bool) -> tuple[np.ndarra
     n = a.shape[-1]
     check(b.ndim >= 2, RuntimeError, f"{name}: The input tensor B must have at least 2 dimensions.")
     k = b.shape[-2 if left else -1]
-    check(k == n, RuntimeError, f"{name}: Incompatible shapes of A and B for the equation AX = B ({list(a.shape)} and {list(b.shape)})")
+    check(
+        k == n,
+        RuntimeError,
+        f"{name}: Incompatible shapes of A and B for the equation AX = B ({list(a.shape)} and {list(b.shape)})",
+    )
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     return np.broadcast_to(a, batch + a.shape[-2:]), np.broadcast_to(b, batch + b.shape[-2:])
 

@@ -1,7 +1,9 @@
 """Host kernels that reduce dimensions: sums, products, moments, extrema, norms, logical reductions.
 
-Arrays in, arrays (or NumPy scalars) out. ``dim`` is None or a tuple; None and ``()`` reduce everything. Floating sums go
-through BLAS (`` x @ ones ``): faster than ``np.add.reduce`` at every size and accurate, because its partial sums are many.
+Arrays in, arrays (or NumPy scalars) out. ``dim`` is None or a tuple; None and ``()`` reduce everything. Floating sums
+go
+through BLAS (`` x @ ones ``): faster than ``np.add.reduce`` at every size and accurate, because its partial sums are
+many.
 """
 
 from __future__ import annotations
@@ -158,7 +160,14 @@ def axis_sum(a: np.ndarray, ax: tuple[int, ...]) -> np.ndarray:
 def sum_(a: np.ndarray, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     """Sum; integers and bool give int64 unless ``dtype`` says otherwise."""
     d = a.dtype
-    if a.ndim == 2 and dim.__class__ is tuple and len(dim) == 1 and (d is F4 or d is F8) and a.size < sums.MIN and not dtype:
+    if (
+        a.ndim == 2
+        and dim.__class__ is tuple
+        and len(dim) == 1
+        and (d is F4 or d is F8)
+        and a.size < sums.MIN
+        and not dtype
+    ):
         x = dim[0]
         if x == 1 or x == -1:
             r = a.dot(ones(a.shape[1], d))
@@ -207,7 +216,8 @@ def mean(a: np.ndarray, dim: Any = None, keepdim: bool = False, dtype: Any = Non
         got = _NAMES.get(a.dtype.name, a.dtype.name)
         where = "input" if dtype is None else "output"
         raise RuntimeError(
-            f"mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: {got}"
+            f"mean(): could not infer output dtype. Input dtype must be either a floating point or complex "
+            f"dtype. Got: {got}"
             if dtype is None
             else f"mean(): expected a floating point or complex dtype for the {where}, got {dtype}"
         )
@@ -265,7 +275,8 @@ def _moments(a: np.ndarray, ax: tuple[int, ...] | None, correction: float) -> tu
 
 
 def _small_moments(a: np.ndarray, axis: int | None, correction: float, root: bool) -> Any:
-    """Variance and mean of a small float32 array over one axis of two, or all of it; None when nothing is left to divide by."""
+    """Variance and mean of a small float32 array over one axis of two, or all of it; None when nothing is left to
+    divide by."""
     n = a.size if axis is None else a.shape[axis]
     if n - correction <= 0 or n == 0:
         return None
@@ -294,7 +305,8 @@ def _small_moments(a: np.ndarray, axis: int | None, correction: float, root: boo
 def var_mean(
     a: np.ndarray, dim: Any, correction: float, keepdim: bool, root: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Variance (standard deviation with ``root``) and mean. Complex input: variance of the parts added, complex mean."""
+    """Variance (standard deviation with ``root``) and mean. Complex input: variance of the parts added, complex
+    mean."""
     ax = axes(dim, a.ndim)
     if a.dtype is F4 and a.size <= 4096 and (ax is None or (len(ax) == 1 and a.ndim == 2)) and not keepdim:
         fast = _small_moments(a, None if ax is None else ax[0], correction, root)
@@ -333,7 +345,7 @@ def extreme(name: str, fn: np.ufunc) -> Any:
 
     def kernel(a: np.ndarray, dim: Any = None, keepdim: bool = False) -> Any:
         if a.dtype.kind == "c":
-            raise NotImplementedError(f"\"{name}\" not implemented for complex tensors: they have no order")
+            raise NotImplementedError(f'"{name}" not implemented for complex tensors: they have no order')
         ax = axes(dim, a.ndim)
         if not a.size:
             _nonempty(name, a, ax)
@@ -360,7 +372,7 @@ def extreme_at(name: str, method: str) -> Any:
 
     def kernel(a: np.ndarray, dim: int, keepdim: bool) -> tuple[np.ndarray, np.ndarray]:
         if a.dtype.kind == "c":
-            raise NotImplementedError(f"\"{name}\" not implemented for complex tensors: they have no order")
+            raise NotImplementedError(f'"{name}" not implemented for complex tensors: they have no order')
         (d,) = axes((dim,), a.ndim) or (None,)
         if d is None:
             return a.copy(), np.zeros((), I8)

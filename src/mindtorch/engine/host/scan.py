@@ -1,4 +1,5 @@
-"""Host kernels that run along one dimension: cumulative sums, products, extrema. float32 carries in double, as PyTorch."""
+"""Host kernels that run along one dimension: cumulative sums, products, extrema. float32 carries in double, as
+PyTorch."""
 
 from __future__ import annotations
 

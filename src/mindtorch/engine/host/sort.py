@@ -1,4 +1,5 @@
-"""Host kernels that order elements: sort, top-k, selection, search, unique values, histograms. nan counts as largest."""
+"""Host kernels that order elements: sort, top-k, selection, search, unique values, histograms. nan counts as
+largest."""
 
 from __future__ import annotations
 
@@ -138,9 +139,7 @@ def unique_dim(a: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray, np.ndar
         return a.copy(), np.zeros(0, I8), np.zeros(0, I8)
     rows = np.moveaxis(a, d, 0).reshape(n, a.size // n)
     if rows.shape[1] == 0:
-        raise RuntimeError(
-            "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
-        )
+        raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
     order = np.lexsort(rows.T[::-1])
     s = rows[order]
     new = np.ones(n, bool)
@@ -197,7 +196,9 @@ def isin(a: np.ndarray, b: np.ndarray, invert: bool) -> np.ndarray:
 def bincount(a: np.ndarray, weights: np.ndarray | None, minlength: int) -> np.ndarray:
     """Number (or summed weight) of each non-negative integer."""
     if a.size:
-        check(a.ndim == 1 and int(a.min()) >= 0, RuntimeError, "bincount only supports 1-d non-negative integral inputs.")
+        check(
+            a.ndim == 1 and int(a.min()) >= 0, RuntimeError, "bincount only supports 1-d non-negative integral inputs."
+        )
     check(minlength >= 0, RuntimeError, f"minlength should be >= 0, got {minlength}")
     if weights is None:
         return np.bincount(a, minlength=minlength).astype(I8)
@@ -233,9 +234,7 @@ def _outer(a: np.ndarray, low: float, high: float, name: str) -> tuple[float, fl
     return low, high
 
 
-def histogramdd(
-    x: np.ndarray, edges: list[np.ndarray], weight: np.ndarray | None, density: bool
-) -> np.ndarray:
+def histogramdd(x: np.ndarray, edges: list[np.ndarray], weight: np.ndarray | None, density: bool) -> np.ndarray:
     """Weighted counts of the points ``x`` (N, D) in the grid of ``edges``; the last bin of a dimension is closed."""
     shape = tuple(len(e) - 1 for e in edges)
     ok = np.ones(x.shape[0], bool)
