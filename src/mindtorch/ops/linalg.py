@@ -153,7 +153,7 @@ addmm = op(
         lambda g, needs, input, mat1, mat2, beta, alpha: _addmm_grad(g, needs, input, mat1, mat2, beta, alpha),
     ),
     **_ADD,
-)(K.addmm)
+)(K.add_product("addmm", 2, 2))
 addmv = op(
     "addmv(T input, T mat, T vec, *, N beta=1, N alpha=1)",
     grad=vjp(
@@ -161,7 +161,7 @@ addmv = op(
         lambda g, needs, input, mat, vec, beta, alpha: _addmm_grad(g, needs, input, mat, vec, beta, alpha),
     ),
     **_ADD,
-)(K.addmm)
+)(K.add_product("addmv", 2, 1))
 baddbmm = op(
     "baddbmm(T input, T batch1, T batch2, *, N beta=1, N alpha=1)",
     grad=vjp(
@@ -169,7 +169,7 @@ baddbmm = op(
         lambda g, needs, input, batch1, batch2, beta, alpha: _addmm_grad(g, needs, input, batch1, batch2, beta, alpha),
     ),
     **_ADD,
-)(K.addmm)
+)(K.add_product("baddbmm", 3, 3))
 
 
 def _addbmm_grad(g: Tensor, needs: Any, input: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any) -> tuple[Any, ...]:
@@ -185,7 +185,7 @@ addbmm = op(
         lambda g, needs, input, batch1, batch2, beta, alpha: _addbmm_grad(g, needs, input, batch1, batch2, beta, alpha),
     ),
     **_ADD,
-)(K.addbmm)
+)(K.add_product("addbmm", 3, 3))
 
 
 def _number(v: Any, x: Tensor) -> Any:

@@ -444,6 +444,7 @@ def _quantile(input: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str
         f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}",
     )
     if not isinstance(q, Tensor):
+        check(is_number(q), TypeError, f"{name}(): argument 'q' must be Tensor or float, not {type(q).__name__}")
         check(0 <= q <= 1, RuntimeError, f"{name}() q must be in the range [0, 1] but got {q}")
         q = wrap(np.asarray(q, input.a.dtype))
     check(q.a.ndim <= 1, RuntimeError, f"{name}() q must be a scalar or 1D tensor")

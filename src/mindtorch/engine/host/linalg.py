@@ -81,14 +81,30 @@ def matmul(a: np.ndarray, b: np.ndarray) -> Any:
     return np.matmul(a, b)
 
 
+def _wrong_ndim(name: str, a: np.ndarray, b: np.ndarray) -> RuntimeError:
+    """The complaint about operands of a product with fixed numbers of dimensions."""
+    if name == "dot":
+        return RuntimeError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
+    if name == "mv":
+        return RuntimeError(f"vector + matrix @ vector expected, got 1, {a.ndim}, {b.ndim}")
+    if name == "mm":
+        which = "self" if a.ndim != 2 else "mat2"
+        return RuntimeError(f"{which} must be a matrix, got {a.ndim}-D and {b.ndim}-D tensors")
+    if name == "addmm":
+        which, t = ("mat1", a) if a.ndim != 2 else ("mat2", b)
+        return RuntimeError(f"{which} must be a matrix, got {t.ndim}-D tensor")
+    if name == "bmm":
+        which = "batch1" if a.ndim != 3 else "batch2"
+        return RuntimeError(f"{which} must be a 3D tensor, got {a.ndim}-D and {b.ndim}-D tensors")
+    return RuntimeError(f"{name}: operands have {a.ndim} and {b.ndim} dimensions; use torch.matmul for broadcasting")
+
+
 def exact(name: str, na: int, nb: int) -> Callable[..., Any]:
     """``matmul`` restricted to operands of exactly ``na`` and ``nb`` dimensions."""
 
     def kernel(a: np.ndarray, b: np.ndarray) -> Any:
         if a.ndim != na or b.ndim != nb:
-            raise RuntimeError(
-                f"{name}: expected operands of {na} and {nb} dimensions, got {a.ndim}-D and {b.ndim}-D tensors"
-            )
+            raise _wrong_ndim(name, a, b)
         if na == 3:
             same_dtype(a, b)
             _no_bool(a)
@@ -103,16 +119,19 @@ def exact(name: str, na: int, nb: int) -> Callable[..., Any]:
     return kernel
 
 
-def addmm(c: np.ndarray, a: np.ndarray, b: np.ndarray, beta: Any = 1, alpha: Any = 1) -> Any:
-    """``beta * c + alpha * (a @ b)``; ``c`` is not read when ``beta`` is 0."""
-    same_dtype(a, b)
-    return _accumulate(c, np.asarray(exact("addmm", a.ndim, b.ndim)(a, b)), beta, alpha)
+def add_product(name: str, na: int, nb: int) -> Callable[..., Any]:
+    """Kernel of ``beta * c + alpha * (a @ b)``; ``c`` is not read when ``beta`` is 0; addbmm sums the batch."""
+    product = exact(name, na, nb)
 
+    def kernel(c: np.ndarray, a: np.ndarray, b: np.ndarray, beta: Any = 1, alpha: Any = 1) -> Any:
+        if a.dtype is not b.dtype:
+            same_dtype(a, b)
+        r = np.asarray(product(a, b))
+        if name == "addbmm":
+            r = np.add.reduce(r, 0, dtype=r.dtype)
+        return _accumulate(c, r, beta, alpha)
 
-def addbmm(c: np.ndarray, a: np.ndarray, b: np.ndarray, beta: Any = 1, alpha: Any = 1) -> Any:
-    """``beta * c + alpha * sum of a[i] @ b[i]``."""
-    r = exact("addbmm", 3, 3)(a, b)
-    return _accumulate(c, np.add.reduce(r, 0, dtype=r.dtype), beta, alpha)
+    return kernel
 
 
 def _accumulate(c: np.ndarray, r: np.ndarray, beta: Any, alpha: Any) -> np.ndarray:

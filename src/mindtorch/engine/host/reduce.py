@@ -390,7 +390,9 @@ def arg_extreme(name: str, method: str) -> Any:
 
     def kernel(a: np.ndarray, dim: int | None, keepdim: bool) -> np.ndarray:
         if a.dtype.kind in "cb":
-            raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{a.dtype.name}'")
+            if a.dtype.kind == "b":
+                raise RuntimeError(f"{name}(): does not support bool input; convert the tensor with .int()")
+            raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{a.dtype.name}': complex has no order")
         ax = axes(None if dim is None else (dim,), a.ndim)
         if not a.size:
             _nonempty(name, a, ax)
