@@ -9,12 +9,7 @@ from opinfo_replay import check_op, compare, database
 
 import mindtorch.torch as mt
 
-NAMES = (
-    "cat concat concatenate stack hstack vstack dstack column_stack repeat tile repeat_interleave flip fliplr flipud roll "
-    "rot90 tril triu tril_indices triu_indices diag diag_embed diagflat meshgrid cartesian_prod combinations "
-    "broadcast_tensors broadcast_to broadcast_shapes atleast_1d atleast_2d atleast_3d flatten unflatten ravel movedim "
-    "moveaxis hsplit vsplit dsplit narrow_copy unsafe_split unsafe_chunk vander"
-).split()
+NAMES = ["cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "repeat", "tile", "repeat_interleave", "flip", "fliplr", "flipud", "roll", "rot90", "tril", "triu", "tril_indices", "triu_indices", "diag", "diag_embed", "diagflat", "meshgrid", "cartesian_prod", "combinations", "broadcast_tensors", "broadcast_to", "broadcast_shapes", "atleast_1d", "atleast_2d", "atleast_3d", "flatten", "unflatten", "ravel", "movedim", "moveaxis", "hsplit", "vsplit", "dsplit", "narrow_copy", "unsafe_split", "unsafe_chunk", "vander"]
 DTYPES = [torch.float32, torch.int64, torch.complex64, torch.bool, torch.bfloat16]
 
 
@@ -148,7 +143,7 @@ def test_flatten_and_movedim_are_views() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", "bartlett blackman cosine exponential gaussian general_hamming hamming hann kaiser nuttall".split()
+    "name", ["bartlett", "blackman", "cosine", "exponential", "gaussian", "general_hamming", "hamming", "hann", "kaiser", "nuttall"]
 )
 @pytest.mark.parametrize("sym", [True, False])
 def test_signal_windows(name: str, sym: bool) -> None:

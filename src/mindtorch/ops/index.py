@@ -483,14 +483,19 @@ def _strided(x: np.ndarray, size: tuple[int, ...], stride: tuple[int, ...], offs
     return np.ndarray(size, x.dtype, x, (offset or 0) * x.itemsize, tuple(s * x.itemsize for s in stride))
 
 
+def _window(g: Tensor, size: Any, stride: Any, storage_offset: int | None) -> Tensor:
+    return g.contiguous().as_strided(size, stride, storage_offset or 0)
+
+
+def _input_window(g: Tensor, size: Any, stride: Any, storage_offset: int | None) -> Tensor:
+    """PyTorch hands ``input`` the gradient INSIDE the window and zeros outside; scripts must see its numbers."""
+    inside = _window(g, size, stride, storage_offset)
+    return g.new_zeros(g.shape).as_strided_scatter(inside, size, stride, storage_offset)
+
+
 @op(
     "as_strided_scatter(T input, T src, ints size, ints stride, int? storage_offset=None)",
-    grad=dict(
-        input=lambda g, src_shape, size, stride, storage_offset: g.contiguous().as_strided_scatter(
-            g.new_zeros(src_shape), size, stride, storage_offset
-        ),
-        src=lambda g, size, stride, storage_offset: g.contiguous().as_strided(size, stride, storage_offset or 0),
-    ),
+    grad=dict(input=_input_window, src=_window),
 )
 def as_strided_scatter(
     a: np.ndarray, src: np.ndarray, size: tuple[int, ...], stride: tuple[int, ...], storage_offset: int | None
