@@ -73,9 +73,10 @@ def _rule(g: Tensor, needs: Any, input: Tensor, weight: Tensor) -> tuple[Any, An
 
 def _explain(a: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> None:
     """Raise PyTorch's error for operands that do not fit; return when they do."""
-    for t in (w, b):
-        if t is not None and t.dtype != a.dtype:
-            raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {_name(a)} and {_name(t)}")
+    if w.dtype != a.dtype:
+        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {_c_name(a)} != {_c_name(w)}")
+    if b is not None and b.dtype != a.dtype:
+        raise RuntimeError(f"self and mat2 must have the same dtype, but got {_name(b)} and {_name(a)}")
     rows = a.size // a.shape[-1] if a.ndim and a.shape[-1] else 0
     if w.ndim == 2 and a.ndim and a.shape[-1] != w.shape[1]:
         if a.ndim == 1:
@@ -85,6 +86,11 @@ def _explain(a: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> None:
         )
     check(w.ndim in (1, 2), RuntimeError, f"linear(): weight must have 1 or 2 dimensions, got {w.ndim}")
     check(a.ndim > 0, RuntimeError, "linear(): argument 'input' must have at least 1 dimension")
+
+
+def _c_name(a: np.ndarray) -> str:
+    names = {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long int", "int32": "int"}
+    return names.get(a.dtype.name, a.dtype.name)
 
 
 def _name(a: np.ndarray) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mindtorch.core.errors import shown
 from mindtorch.engine.host.jit import fused
 
 F32 = np.dtype(np.float32)
@@ -22,7 +23,7 @@ def check_index(i: np.ndarray, n: int) -> None:
         flat = i.ravel()
         low, high = int(np.minimum.reduce(flat)), int(np.maximum.reduce(flat))
     if low < 0 or high >= n:
-        raise IndexError("index out of range in self")
+        raise shown(IndexError("index out of range in self"))
 
 
 def lookup(w: np.ndarray, i: np.ndarray) -> Any:
