@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 
+import mindtorch.torch.nn.functional as F
 import ml_dtypes  # noqa: F401 - registers bfloat16
 import numpy as np
 import pytest
 import torch
 
 import mindtorch.torch as mt
-import mindtorch.torch.nn.functional as F
 from mindtorch.engine.host import jit
 
 SIZES = [*range(1, 41), 100, 1000, 4097]
@@ -66,7 +66,9 @@ def test_rand_and_randn(name, dtype, body):
         same_place()
 
 
-@pytest.mark.parametrize("bounds", [(0, 1), (0, 10), (-5, 7), (0, 2**28 - 1), (0, 2**28), (0, 2**32), (-(2**63), 2**63 - 1)])
+@pytest.mark.parametrize(
+    "bounds", [(0, 1), (0, 10), (-5, 7), (0, 2**28 - 1), (0, 2**28), (0, 2**32), (-(2**63), 2**63 - 1)]
+)
 def test_randint(bounds, body):
     seed()
     for n in (1, 7, 1000):
@@ -164,7 +166,11 @@ def test_fills_of_strided_tensors(name):
 def test_integer_fills(dtype):
     d, t = pair(dtype)
     seed(6)
-    for call in ("random_()", "bernoulli_(0.4)", *([] if dtype == "bool" else ["random_(100)", "random_(3, 90)", "geometric_(0.3)"])):
+    for call in (
+        "random_()",
+        "bernoulli_(0.4)",
+        *([] if dtype == "bool" else ["random_(100)", "random_(3, 90)", "geometric_(0.3)"]),
+    ):
         a, b = mt.empty(50, dtype=d), torch.empty(50, dtype=t)
         eval(f"a.{call}"), eval(f"b.{call}")  # noqa: S307, B018
         same(a, b)
@@ -218,7 +224,8 @@ def test_normal_overloads():
     same(mt.normal(1.5, 2.5, (4, 9)), torch.normal(1.5, 2.5, (4, 9)))
     same(mt.normal(1.5, 2.5, size=(3,)), torch.normal(1.5, 2.5, size=(3,)))
     same(
-        mt.normal(mt.tensor(m.reshape(8, 5)), mt.tensor(s[:5])), torch.normal(torch.tensor(m.reshape(8, 5)), torch.tensor(s[:5]))
+        mt.normal(mt.tensor(m.reshape(8, 5)), mt.tensor(s[:5])),
+        torch.normal(torch.tensor(m.reshape(8, 5)), torch.tensor(s[:5])),
     )
     same_place()
 
@@ -302,7 +309,10 @@ def test_dropout_family(name):
                 warnings.simplefilter("ignore")
                 a, b = mt.tensor(x), torch.tensor(x)
                 same(getattr(F, name)(a, p, True), getattr(torch.nn.functional, name)(b, p, True))
-                same(getattr(F, name)(a.clone(), p, True, True), getattr(torch.nn.functional, name)(b.clone(), p, True, True))
+                same(
+                    getattr(F, name)(a.clone(), p, True, True),
+                    getattr(torch.nn.functional, name)(b.clone(), p, True, True),
+                )
             same_place()
 
 

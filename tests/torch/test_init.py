@@ -75,7 +75,9 @@ def test_parameters_can_be_filled():
     assert p.is_leaf and p.requires_grad
 
 
-@pytest.mark.parametrize("kind", ["linear", "conv2d", "conv_transpose3d", "sigmoid", "tanh", "relu", "leaky_relu", "selu"])
+@pytest.mark.parametrize(
+    "kind", ["linear", "conv2d", "conv_transpose3d", "sigmoid", "tanh", "relu", "leaky_relu", "selu"]
+)
 def test_gain(kind):
     assert init.calculate_gain(kind) == ref.calculate_gain(kind)
     assert init.calculate_gain("leaky_relu", 0.2) == ref.calculate_gain("leaky_relu", 0.2)

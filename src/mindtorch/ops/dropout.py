@@ -20,7 +20,7 @@ _P = "dropout probability has to be between 0 and 1, but got "
 
 
 def _mask(x: Tensor, p: float, shape: tuple[int, ...] | None = None, scaled: bool = True) -> Tensor:
-    """Noise in the dtype of ``x``: 1 / (1 - p) or 1 where kept, else 0; in the memory order of ``x`` when of its shape."""
+    """Noise in the dtype of ``x``: 1 / (1 - p) or 1 where kept, else 0; in memory order when of its shape."""
     a = x.a
     keep = 1.0 - p
     noise = np.empty_like(a, subok=False) if shape is None else np.empty(shape, a.dtype)
@@ -137,8 +137,8 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     check(
         input.a.ndim in (2, 3),
         RuntimeError,
-        f"dropout1d: Expected 2D or 3D input, but received a {input.a.ndim}D input. Note that dropout1d exists to provide "
-        "channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch dimension "
+        f"dropout1d: Expected 2D or 3D input, but received a {input.a.ndim}D input. Note that dropout1d exists to "
+        "provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch dimension "
         "(i.e. 2D or 3D inputs).",
     )
     if input.a.ndim == 3:
@@ -157,9 +157,9 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
         _rank_warning("dropout2d", input.a.ndim, "2 spatial dimensions", "3D or 4D")
     elif input.a.ndim == 3:
         warnings.warn(
-            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - "
-            "input is interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a future "
-            "release to interpret the input as one without a batch dimension, i.e. shape (C, H, W). To maintain the 1D "
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is "
+            "desired - input is interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a "
+            "future release to interpret the input as one without a batch dimension, i.e. shape (C, H, W). To maintain the 1D "
             "channel-wise dropout behavior, please switch to using dropout1d instead.",
             UserWarning,
             stacklevel=4,
@@ -243,14 +243,13 @@ for _name in ("alpha_dropout", "feature_alpha_dropout"):
 
 # ------------------------------------------------------------------------------------------ rrelu
 def _rrelu_draw(a: np.ndarray, lower: float, upper: float, generator: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(result, slopes): slopes are float64 draws where the input is not positive, in C order, and 1 elsewhere."""
+    """(result, slopes): slopes are drawn where the input is not positive, in C order, and 1 elsewhere."""
+    low, high = float(a.dtype.type(lower)), float(a.dtype.type(upper))
     noise = np.ones(a.shape, a.dtype)
-    out = a.copy()
     down = a <= 0
-    slope = stream_for(generator, "rrelu").unit(int(np.count_nonzero(down))) * (upper - lower) + lower
-    noise[down] = slope.astype(a.dtype)
-    out[down] = (a[down].astype(np.float64) * slope).astype(a.dtype)
-    return out, noise
+    u = stream_for(generator, "rrelu").unit(int(np.count_nonzero(down)))
+    noise[down] = (u * (high - low) + low).astype(a.dtype)
+    return a * noise, noise
 
 
 @op(

@@ -186,7 +186,7 @@ def _int_bounds(name: str, low: Any, high: Any) -> tuple[int, int]:
 def randint(
     *args: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, **kw: Any
 ) -> Tensor:
-    """``randint(high, size)`` or ``randint(low, high, size)``: integers in [low, high), int64 unless ``dtype`` is given."""
+    """``randint(high, size)`` or ``randint(low, high, size)``: integers in [low, high), int64 by default."""
     names = ("high", "size") if _given(args, kw) == 2 else ("low", "high", "size")
     bound = dict(zip(names, args))
     for k in ("low", "high", "size"):

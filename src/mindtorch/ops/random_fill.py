@@ -158,10 +158,15 @@ def _same_order(a: np.ndarray, values: np.ndarray) -> np.ndarray:
     return values.transpose(order)
 
 
+_CONTINUOUS = (
+    "distribution is a continuous probability distribution. dtype must be a floating point but you specified {}"
+)
+
+
 def exponential_(x: Any, lambd: float = 1, *, generator: Any = None) -> Tensor:
     """Fill with exponentially distributed numbers of rate ``lambd``."""
     rate = _num(lambd)
-    text = "Exponential distribution is a continuous probability distribution. dtype must be a floating point but you specified {}"
+    text = f"Exponential {_CONTINUOUS}"
     _has(x, "exponential_", (D.FLOAT,), RuntimeError, text)
     check(rate > 0, RuntimeError, f"exponential_ expects lambda > 0.0, but found lambda={_text(rate)}")
     return _fill(x, "exponential_", generator, lambda s, a: K.put(a, K.exponential(s, a.size, a.dtype, rate)))
@@ -170,7 +175,7 @@ def exponential_(x: Any, lambd: float = 1, *, generator: Any = None) -> Tensor:
 def cauchy_(x: Any, median: float = 0, sigma: float = 1, *, generator: Any = None) -> Tensor:
     """Fill with Cauchy distributed numbers."""
     m, sd = _num(median), _num(sigma)
-    text = "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified {}"
+    text = f"Cauchy {_CONTINUOUS}"
     check(sd > 0, RuntimeError, f"cauchy_ expects sigma > 0.0, but found sigma={_text(sd)}")
     _has(x, "cauchy_", (D.FLOAT,), RuntimeError, text)
     return _fill(x, "cauchy_", generator, lambda s, a: K.put(a, K.cauchy(s, a.size, a.dtype, m, sd)))

@@ -155,8 +155,8 @@ def normal(
 
 
 _NORMAL_FORMS = (
-    "normal() received an invalid combination of arguments: expected (Tensor mean, Tensor std), (Tensor mean, float std), "
-    "(float mean, Tensor std) or (float mean, float std, tuple of ints size)"
+    "normal() received an invalid combination of arguments: expected (Tensor mean, Tensor std), (Tensor mean, float "
+    "std), (float mean, Tensor std) or (float mean, float std, tuple of ints size)"
 )
 
 

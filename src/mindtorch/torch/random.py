@@ -37,7 +37,7 @@ def fork_rng(
     _devices_kw: str = "devices",
     device_type: str = "cuda",
 ) -> Iter[None, None, None]:
-    """Put the default generator back on exit. RuntimeError when ``devices`` names accelerators, of which there are none."""
+    """Put the default generator back on exit. RuntimeError when ``devices`` names accelerators: there are none."""
     if not enabled:
         yield
         return

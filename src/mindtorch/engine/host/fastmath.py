@@ -112,7 +112,7 @@ def erf(x: np.ndarray) -> np.ndarray:
 
 
 def build(numba: Any) -> dict[str, Any]:
-    """Names for fused sources: ``f2i``/``i2f`` (bit casts), ``fma32`` (one rounding), ``exp32``, ``erf32``, ``log1p32``, ``F`` and ``math``."""
+    """Names for sources: ``f2i``/``i2f`` (bit casts), ``fma32`` (one rounding), ``exp32``, ``erf32``, ``log1p32``, ``F``."""
     import math
     import types
 

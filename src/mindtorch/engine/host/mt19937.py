@@ -85,7 +85,8 @@ class Stream:
         """Take over a state made by :meth:`state` or by PyTorch. RuntimeError when the length is wrong."""
         if len(state) != STATE_BYTES:
             raise RuntimeError(
-                f"Expected a CPUGeneratorImplState of size {STATE_BYTES} but found the input RNG state size to be {len(state)}"
+                f"Expected a CPUGeneratorImplState of size {STATE_BYTES} but found the input RNG state size to be "
+                f"{len(state)}"
             )
         seed, left, seeded, nxt = struct.unpack_from("<Qiiq", state)
         if not (0 < left <= 624 and seeded == 1 and 0 <= nxt <= 624):

@@ -1,7 +1,7 @@
 """Distributions over a raw stream, with PyTorch's rules for how many draws are taken and how they are rounded.
 
-``*_into(s, a, ...)`` fill the array ``a`` (any dtype, any strides) from the stream ``s``. Elements are visited in memory
-order, as PyTorch's iterators do: the transposed view of an array receives the same numbers as the array.
+``*_into(s, a, ...)`` fill the array ``a`` (any dtype, any strides) from the stream ``s``. Elements are visited in
+memory order, as PyTorch's iterators do: the transposed view of an array receives the same numbers as the array.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def uniform_into(s: Stream, a: np.ndarray, low: float, high: float) -> None:
 def normal(
     s: Stream, n: int, np_dtype: np.dtype, mean: float = 0.0, std: float = 1.0, dense: bool = True
 ) -> np.ndarray:
-    """``n`` normals: in blocks of 16 from 16 elements up when the target is contiguous, in pairs of doubles otherwise."""
+    """``n`` normals: in blocks of 16 from 16 elements up when the target is contiguous, else in pairs of doubles."""
     if n < 16 or not dense:
         v = boxmuller.pairs(s, n)
         if mean != 0.0 or std != 1.0:
@@ -149,7 +149,7 @@ def bernoulli(s: Stream, n: int, p: float, np_dtype: np.dtype, yes: float = 1.0)
 
 
 def bernoulli_tensor(s: Stream, p: np.ndarray) -> np.ndarray:
-    """True with probability ``p[i]``: a 24-bit draw each, 53 bits for float64 probabilities. Contiguous, shape of ``p``."""
+    """True with probability ``p[i]``: a 24-bit draw each, 53 bits for float64 probabilities. A contiguous array."""
     wide = p.dtype == F64
     check_probabilities(p)
     u = s.unit(p.size) if wide else s.unit32(p.size)

@@ -103,7 +103,7 @@ def gauss(d, spare):  # type: ignore[no-untyped-def]
 
 
 def gamma_one(d, spare, alpha, single):  # type: ignore[no-untyped-def]
-    """One gamma variate of shape ``alpha`` and scale 1; ``single``: parameters of a float32 tensor are kept in float32."""
+    """One gamma variate of shape ``alpha`` and scale 1; ``single``: parameters are kept in float32."""
     if alpha == 0.0:
         return 0.0
     scale = 1.0

@@ -46,7 +46,7 @@ _LINEAR = {
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor that keeps variance through ``nonlinearity``; ``param`` is the slope of leaky_relu. ValueError if unknown."""
+    """The factor that keeps variance through ``nonlinearity``; ``param`` is leaky_relu's slope. ValueError if unknown."""
     if nonlinearity in _LINEAR:
         return 1
     if nonlinearity == "tanh":
@@ -102,7 +102,8 @@ def trunc_normal_(
     """Normal, redrawn where outside [a, b]; warns when the mean is more than two deviations away from it."""
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
-            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be incorrect.",
+            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be "
+            "incorrect.",
             stacklevel=2,
         )
     inside = _cdf((b - mean) / std) - _cdf((a - mean) / std)

@@ -1,0 +1,7 @@
+"""Home of ``ExponentialFamily`` in PyTorch's tree."""
+
+from __future__ import annotations
+
+from mindtorch.torch.distributions.distribution import ExponentialFamily
+
+__all__ = ["ExponentialFamily"]

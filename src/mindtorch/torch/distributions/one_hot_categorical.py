@@ -1,0 +1,97 @@
+"""Categorical samples as one-hot vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindtorch.torch.nn.functional as F
+
+import mindtorch.torch as torch
+from mindtorch.torch.distributions import constraints
+from mindtorch.torch.distributions.categorical import Categorical
+from mindtorch.torch.distributions.distribution import Distribution
+
+Tensor = Any
+__all__ = ["OneHotCategorical", "OneHotCategoricalStraightThrough"]
+
+
+class OneHotCategorical(Distribution):
+    """One-hot vectors of length K with probabilities or logits in the last dimension."""
+
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    support = constraints.one_hot
+    has_enumerate_support = True
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+        self._categorical = Categorical(probs, logits)
+        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        new = self.__new__(type(self)) if _instance is None else _instance
+        batch_shape = torch.Size(batch_shape)
+        new._categorical = self._categorical.expand(batch_shape)
+        new._rebuild(self, batch_shape, self.event_shape)
+        return new
+
+    def _new(self, *args: Any, **kwargs: Any) -> Tensor:
+        return self._categorical._new(*args, **kwargs)
+
+    @property
+    def _param(self) -> Tensor:
+        return self._categorical._param
+
+    @property
+    def probs(self) -> Tensor:
+        """Probabilities."""
+        return self._categorical.probs
+
+    @property
+    def logits(self) -> Tensor:
+        """Normalised logits."""
+        return self._categorical.logits
+
+    @property
+    def param_shape(self) -> Any:
+        """Shape of the parameter."""
+        return self._categorical.param_shape
+
+    @property
+    def mean(self) -> Tensor:
+        return self._categorical.probs
+
+    @property
+    def mode(self) -> Tensor:
+        best = self._categorical.mode
+        return F.one_hot(best, num_classes=self._categorical._num_events).to(self._categorical.probs)
+
+    @property
+    def variance(self) -> Tensor:
+        return self._categorical.probs * (1 - self._categorical.probs)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        probs = self._categorical.probs
+        return F.one_hot(self._categorical.sample(torch.Size(sample_shape)), self._categorical._num_events).to(probs)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validated(value)
+        return self._categorical.log_prob(value.max(-1)[1])
+
+    def entropy(self) -> Tensor:
+        return self._categorical.entropy()
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        n = self.event_shape[0]
+        values = torch.eye(n, dtype=self._param.dtype, device=self._param.device)
+        values = values.view((n,) + (1,) * len(self.batch_shape) + (n,))
+        return values.expand((n,) + self.batch_shape + (n,)) if expand else values
+
+
+class OneHotCategoricalStraightThrough(OneHotCategorical):
+    """One-hot samples whose gradient is that of the probabilities (Bengio et al. 2013)."""
+
+    has_rsample = True
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        samples = self.sample(sample_shape)
+        probs = self._categorical.probs
+        return samples + (probs - probs.detach())
