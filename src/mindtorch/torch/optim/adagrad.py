@@ -6,6 +6,7 @@ from typing import Any
 
 import mindtorch.torch as torch
 
+from . import _host
 from .optimizer import (
     PerParameter,
     advance,
@@ -87,8 +88,15 @@ class Adagrad(PerParameter):
 
     def _update(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         step = advance(state)
-        grad = ascent(grad, group)
         rate = item(group["lr"]) / (1 + (step - 1) * group["lr_decay"])
+        raw = None if group["differentiable"] or grad.is_sparse else _host.arrays(p, grad, state["sum"])
+        if raw is not None:
+            sign = -1 if group["maximize"] else 1
+            numbers = (-rate, group["eps"], group["weight_decay"], sign)
+            _host.blocks(_host.adagrad, _host.Constants(raw[0].dtype, *numbers), *raw)
+            _host.written(p, state["sum"])
+            return
+        grad = ascent(grad, group)
         if grad.is_sparse:
             if group["weight_decay"] != 0:
                 raise RuntimeError("weight_decay option is not compatible with sparse gradients")

@@ -6,6 +6,7 @@ from typing import Any
 
 import mindtorch.torch as torch
 
+from . import _host
 from .optimizer import (
     PerParameter,
     advance,
@@ -92,6 +93,46 @@ class Adam(PerParameter):
         if group["amsgrad"]:
             state["max_exp_avg_sq"] = zeros_for(p)
         return state
+
+    def _update_all(self, params: list, grads: list, group: dict[str, Any]) -> None:
+        if group["differentiable"]:
+            super()._update_all(params, grads, group)
+            return
+        # Parameters stepped together share their constants.
+        made: dict[Any, Any] = {}
+        for p, grad in zip(params, grads):
+            state = self._state_of(p, group)
+            tensors = [grad, state["exp_avg"], state["exp_avg_sq"]]
+            if group["amsgrad"]:
+                tensors.append(state["max_exp_avg_sq"])
+            raw = _host.arrays(p, *tensors)
+            if raw is None:
+                self._update(p, grad, state, group)
+                continue
+            key = (advance(state), raw[0].dtype)
+            c = made.get(key)
+            if c is None:
+                c = made[key] = self._constants(group, *key)
+            _host.adam(c, *raw)
+            _host.written(p, *tensors[1:])
+
+    @staticmethod
+    def _constants(group: dict[str, Any], step: float, dtype: Any) -> _host.Constants:
+        (beta1, beta2), lr, decay_rate = map(item, group["betas"]), group["lr"], group["weight_decay"]
+        decoupled = group["decoupled_weight_decay"]
+        return _host.Constants(
+            dtype,
+            1 - beta1,
+            beta2,
+            1 - beta2,
+            group["eps"],
+            -item(lr / (1 - beta1**step)),
+            (1 - beta2**step) ** 0.5,
+            0 if decoupled else decay_rate,
+            -1 if group["maximize"] else 1,
+            item(1 - lr * decay_rate) if decoupled else 1,
+            beta1,
+        )
 
     def _update(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         differentiable = group["differentiable"]

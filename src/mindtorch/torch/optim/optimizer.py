@@ -16,6 +16,7 @@ from copy import deepcopy
 from typing import Any
 
 import mindtorch.torch as torch
+from mindtorch.engine.host.quiet import quiet
 
 from ._hooks import Handle
 
@@ -445,7 +446,8 @@ class PerParameter(Optimizer):
                     params.append(p)
                     grads.append(grad)
             if params:
-                self._update_all(params, grads, group)
+                with quiet():
+                    self._update_all(params, grads, group)
         return loss
 
     _takes_sparse = False

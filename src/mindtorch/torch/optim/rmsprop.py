@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import _host
 from .optimizer import (
     PerParameter,
     advance,
@@ -73,9 +74,29 @@ class RMSprop(PerParameter):
             state["grad_avg"] = zeros_for(p)
         return state
 
+    @staticmethod
+    def _update_raw(p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> bool:
+        """The same on raw arrays; False when the tensors are not plain ones."""
+        buf = state["momentum_buffer"] if group["momentum"] > 0 else None
+        mean = state["grad_avg"] if group["centered"] else None
+        changed = [t for t in (state["square_avg"], buf, mean) if t is not None]
+        raw = _host.arrays(p, grad, *changed)
+        if raw is None:
+            return False
+        alpha, lr, sign = group["alpha"], item(group["lr"]), -1 if group["maximize"] else 1
+        numbers = (alpha, 1 - alpha, group["eps"], -lr, group["momentum"], item(group["weight_decay"]), sign)
+        rest = raw[3:]
+        raw_buf = rest.pop(0) if buf is not None else None
+        raw_mean = rest.pop(0) if mean is not None else None
+        _host.blocks(_host.rmsprop, _host.Constants(raw[0].dtype, *numbers), *raw[:3], raw_buf, raw_mean)
+        _host.written(p, *changed)
+        return True
+
     def _update(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         advance(state, True)
         alpha, lr = group["alpha"], group["lr"]
+        if not group["differentiable"] and self._update_raw(p, grad, state, group):
+            return
         grad = decay(p, ascent(grad, group), group)
         p, grad, v, buf, mean = real_views(
             p, grad, state["square_avg"], state.get("momentum_buffer"), state.get("grad_avg")

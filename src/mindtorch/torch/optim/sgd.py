@@ -6,6 +6,7 @@ from typing import Any
 
 import mindtorch.torch as torch
 
+from . import _host
 from .optimizer import PerParameter, ascent, check_fused, check_lr, decay, item, not_negative
 
 __all__ = ["SGD"]
@@ -63,6 +64,43 @@ class SGD(PerParameter):
     def _state_of(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         # Without momentum nothing is remembered, and an entry in `state` would show in state_dict().
         return self.state[p] if group["momentum"] != 0 else {}
+
+    def _update_all(self, params: list, grads: list, group: dict[str, Any]) -> None:
+        if group["differentiable"]:
+            super()._update_all(params, grads, group)
+            return
+        momentum = group["momentum"] != 0
+        made: dict[Any, Any] = {}
+        for p, grad in zip(params, grads):
+            state = self.state[p] if momentum else {}
+            buf = state.get("momentum_buffer")
+            raw = _host.arrays(p, grad) if buf is None else _host.arrays(p, grad, buf)
+            if raw is None:
+                self._update(p, grad, state, group)
+                continue
+            first = momentum and buf is None
+            if first:
+                buf = state["momentum_buffer"] = torch.empty_like(p, requires_grad=False)
+                raw = _host.arrays(p, grad, buf)
+            key = (p.k, first)
+            c = made.get(key)
+            if c is None:
+                c = made[key] = self._constants(group, p.a.dtype, first)
+            _host.sgd(c, *raw)  # type: ignore[misc]
+            _host.written(p, *(() if buf is None else (buf,)))
+
+    @staticmethod
+    def _constants(group: dict[str, Any], dtype: Any, first: bool) -> _host.Constants:
+        return _host.Constants(
+            dtype,
+            -item(group["lr"]),
+            group["momentum"],
+            1 - group["dampening"],
+            item(group["weight_decay"]),
+            group["nesterov"],
+            -1 if group["maximize"] else 1,
+            first,
+        )
 
     def _update(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         grad = decay(p, ascent(grad, group), group)
