@@ -46,7 +46,7 @@ _LINEAR = {
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor that keeps variance through ``nonlinearity``; ``param`` is leaky_relu's slope. ValueError if unknown."""
+    """The factor that keeps variance through ``nonlinearity``; ``param`` is leaky_relu's slope."""
     if nonlinearity in _LINEAR:
         return 1
     if nonlinearity == "tanh":
