@@ -138,8 +138,8 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
         input.a.ndim in (2, 3),
         RuntimeError,
         f"dropout1d: Expected 2D or 3D input, but received a {input.a.ndim}D input. Note that dropout1d exists to "
-        "provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch dimension "
-        "(i.e. 2D or 3D inputs).",
+        "provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional "
+        "batch dimension (i.e. 2D or 3D inputs).",
     )
     if input.a.ndim == 3:
         return _feature(input, p, training, inplace)
@@ -158,9 +158,9 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     elif input.a.ndim == 3:
         warnings.warn(
             "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is "
-            "desired - input is interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a "
-            "future release to interpret the input as one without a batch dimension, i.e. shape (C, H, W). To maintain the 1D "
-            "channel-wise dropout behavior, please switch to using dropout1d instead.",
+            "desired - input is interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in "
+            "a future release to interpret the input as one without a batch dimension, i.e. shape (C, H, W). To maintain "
+            "the 1D channel-wise dropout behavior, please switch to using dropout1d instead.",
             UserWarning,
             stacklevel=4,
         )

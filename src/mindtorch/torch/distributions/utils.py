@@ -96,8 +96,8 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
     n = (-(1 + 2 * diag) + math.sqrt((1 + 2 * diag) ** 2 + 8 * vec.shape[-1] + 4 * abs(diag) * (diag + 1))) / 2
     if abs(round(n) - n) > torch.finfo(vec.dtype).eps:
         raise ValueError(
-            f"The size of last dimension is {vec.shape[-1]} which cannot be expressed as the lower triangular part of a "
-            "square D x D matrix."
+            f"The size of last dimension is {vec.shape[-1]} which cannot be expressed as the lower triangular part of "
+            "a square D x D matrix."
         )
     n = round(n)
     mat = vec.new_zeros(vec.shape[:-1] + (n, n))
