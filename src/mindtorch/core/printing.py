@@ -251,10 +251,13 @@ def tensor_str(
 ) -> str:
     """The text of ``repr(tensor)``.
 
-    ``array`` is the host array, or None for a tensor without data (device meta; give ``shape``). ``dtype_name`` is the
+    ``array`` is the host array, or None for a tensor without data (give ``shape``); on device meta only its shape counts.
+    ``dtype_name`` is the
     torch name ("float32"); ``name`` the class name of a Tensor subclass. A parameter gets its heading or wrapper.
     """
     shape = tuple(array.shape) if array is not None else tuple(shape or ())
+    if device.startswith("meta"):
+        array = None
     prefix = name + "("
     indent = len(prefix)
     suffixes = [f"device='{device}'"] if (device != default_device and device != "cpu") or array is None else []

@@ -13,7 +13,7 @@ from mindtorch.core.tensor import Leaf, Parameter, Tensor, address, root_array
 from mindtorch.formats.pth_storage import STORAGE_OF_DTYPE
 from mindtorch.torch.storage import TypedStorage, UntypedStorage, tensor_over
 
-_INTERNAL = frozenset({"_grad", "_retain", "_backward_hooks"})
+_INTERNAL = frozenset({"_grad", "_retains", "_backward_hooks"})
 """Entries of a tensor's instance dict that are state of autograd, not of the user."""
 
 

@@ -223,6 +223,12 @@ class UntypedStorage:
 
     __str__ = __repr__
 
+    def _array(self, np_dtype: Any) -> np.ndarray:
+        """The memory as a flat array of ``np_dtype``, shared (``Tensor.set_``)."""
+        self.shared = True
+        whole = self.array.nbytes // np_dtype.itemsize * np_dtype.itemsize
+        return self.array[:whole].view(np_dtype)
+
     def view(self, dtype: Any, offset: int, size: Sequence[int], stride: Sequence[int]) -> Tensor:
         """A tensor over this memory, counted in elements of ``dtype``; all tensors made so share their version."""
         return tensor_over(self, dtype, offset, size, stride)
@@ -286,6 +292,10 @@ class TypedStorage:
     def _elements(self) -> np.ndarray:
         data = self._untyped_storage.array
         return data[: data.nbytes // self.dtype.itemsize * self.dtype.itemsize].view(self.dtype.np)
+
+    def _array(self, np_dtype: Any) -> np.ndarray:
+        """See `UntypedStorage._array`."""
+        return self._untyped_storage._array(np_dtype)
 
     def untyped(self) -> UntypedStorage:
         """The bytes."""
