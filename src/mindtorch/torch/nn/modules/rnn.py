@@ -443,7 +443,7 @@ class RNNCellBase(Module):
         name = type(self).__name__
         if input.dim() not in (1, 2):
             raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
-        for i, h in enumerate(states or ()):
+        for i, h in enumerate(() if states is None else states):
             if h.dim() not in (1, 2):
                 raise ValueError(f"{name}: Expected {label.format(i)} to be 1D or 2D, got {h.dim()}D instead")
         batched = input.dim() == 2
