@@ -324,8 +324,8 @@ index_reduce = op(
 
 
 # ------------------------------------------------------------------------------------------ any positions
-_index_put = op(
-    "_index_put(T input, TL indices, any where, T values, bool accumulate)",
+index_put_at = op(
+    "index_put_at(T input, TL indices, any where, T values, bool accumulate)",
     ns="_C",
     node="IndexPutBackward0",
     grad=dict(
@@ -336,7 +336,7 @@ _index_put = op(
 
 
 def _put_at(x: Tensor, indices: list[Tensor], where: tuple[int, ...], values: Tensor) -> Tensor:
-    return _index_put(x, indices, where, values, False)
+    return index_put_at(x, indices, where, values, False)
 
 
 def _get_at(x: Tensor, indices: list[Tensor], where: tuple[int, ...]) -> Tensor:
@@ -372,7 +372,7 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     found, where = _index_key(indices)
     if not found:
         return input.clone()
-    return _index_put(input, found, where, values, accumulate)
+    return index_put_at(input, found, where, values, accumulate)
 
 
 @composite("index_put_(T input, any indices, T values, bool accumulate=False)")

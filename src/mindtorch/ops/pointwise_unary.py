@@ -133,6 +133,20 @@ def _angle_grad(g: Tensor, input: Tensor) -> Tensor:
 angle = op("angle(T input)", promote="float", out=True, grad=dict(input=lambda g, input: _angle_grad(g, input)))(
     K.angle
 )
+
+
+@composite("resolve_conj(T input)")
+def resolve_conj(input: Tensor) -> Tensor:
+    """``input`` itself: conjugates are computed at once here, so nothing is pending."""
+    return input
+
+
+@composite("resolve_neg(T input)")
+def resolve_neg(input: Tensor) -> Tensor:
+    """``input`` itself: negations are computed at once here, so nothing is pending."""
+    return input
+
+
 conj_physical = _same_op("conj_physical", K.conj_physical, input=lambda g: g.conj())
 
 

@@ -14,6 +14,7 @@ from mindtorch.core.tensor import Tensor, wrap
 from mindtorch.ops.table import alias, composite, op, put
 from mindtorch.ops.view_ops import _view
 from mindtorch.ops.view_ops import reshape as _reshape
+from mindtorch.ops.view_ops import transpose as _transpose
 
 
 # ------------------------------------------------------------------------------------------ joining
@@ -151,7 +152,7 @@ put("torch", atleast_1d=atleast_1d, atleast_2d=atleast_2d, atleast_3d=atleast_3d
 # ------------------------------------------------------------------------------------------ repeating
 def _repeat_grad(g: Tensor, input_shape: tuple[int, ...], repeats: tuple[int, ...]) -> Tensor:
     shape = (1,) * (len(repeats) - len(input_shape)) + tuple(input_shape)
-    if 0 in repeats:
+    if 0 in repeats or 0 in input_shape:
         return g.new_zeros(input_shape)
     split = [n for pair in zip(repeats, shape) for n in pair]
     dims = tuple(range(0, 2 * len(repeats), 2))
@@ -436,10 +437,10 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     return input.reshape(other.a.shape)
 
 
-@composite("type_as(T input, T other)", ns="Tensor")
-def type_as(input: Tensor, other: Tensor) -> Tensor:
-    """``input`` converted to the dtype (and device) of ``other``."""
-    return input.to(other)
+@composite("expand_as(T input, T other)", ns="Tensor")
+def expand_as(input: Tensor, other: Tensor) -> Tensor:
+    """A view of ``input`` expanded to the shape of ``other``."""
+    return input.expand(other.a.shape)
 
 
 @composite("ravel(T input)")
@@ -472,6 +473,8 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 
 
 alias("moveaxis", "movedim")
+alias("swapaxes(T input, dim axis0, dim axis1)", _transpose)
+alias("swapdims(T input, dim dim0, dim dim1)", _transpose)
 
 
 def _axis_split(name: str, least: int, axis: Any) -> Any:
