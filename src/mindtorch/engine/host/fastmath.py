@@ -50,6 +50,12 @@ def expm1_32(x):  # type: ignore[no-untyped-def]
     return near if z == x else far
 
 
+def tanh32(x):  # type: ignore[no-untyped-def]
+    """tanh of a float32 through exp(2x) - 1, accurate near 0."""
+    e = expm1_32(min(max(x, F(-9.1)), F(9.1)) * F(2.0))
+    return e / (e + F(2.0))
+
+
 def erf32(x):  # type: ignore[no-untyped-def]
     """erf of a float32 as x * P(x^2) / Q(x^2) on [-4, 4], where it has reached 1."""
     x = min(max(x, F(-4.0)), F(4.0))
@@ -141,7 +147,7 @@ def build(numba: Any) -> dict[str, Any]:
         return numba.float32(numba.float32, numba.float32, numba.float32), generate
 
     names: dict[str, Any] = {"f2i": f2i, "i2f": i2f, "fma32": fma32, "F": F, "np": np, "math": math}
-    for source in (exp32, expm1_32, erf32, log1p32):
+    for source in (exp32, expm1_32, tanh32, erf32, log1p32):
         twin = types.FunctionType(source.__code__, names, source.__name__)
         names[source.__name__] = numba.njit(forceinline=True, fastmath={"contract"})(twin)
     return names
