@@ -241,6 +241,17 @@ def nansum(a: np.ndarray, dim: Any, keepdim: bool, dtype: Any) -> Any:
     return sum_(a, dim, keepdim, dtype)
 
 
+def _halved(a: np.ndarray) -> np.ndarray:
+    """Products of the two halves of the last axis, until it is short: whole-vector work, where NumPy's reduce is scalar."""
+    while a.shape[-1] >= 16:
+        h = a.shape[-1] // 2
+        odd = a[..., 2 * h :]
+        a = a[..., :h] * a[..., h : 2 * h]
+        if odd.shape[-1]:
+            a[..., :1] *= odd
+    return a
+
+
 def prod(a: np.ndarray, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     """Product; integers and bool give int64 unless ``dtype`` says otherwise."""
     ax = axes(dim, a.ndim)
@@ -252,6 +263,8 @@ def prod(a: np.ndarray, dim: Any = None, keepdim: bool = False, dtype: Any = Non
             return np.asarray(r).astype(dtype.np) if narrow else r
     d = I8 if a.dtype.kind in "biu" else a.dtype
     with quiet():
+        if ax is not None and len(ax) == 1 and ax[0] == a.ndim - 1 and a.shape[-1] >= 32 and a.dtype.kind == "f":
+            a = _halved(a)
         return np.multiply.reduce(a, axis=ax, keepdims=keepdim, dtype=d)
 
 
@@ -453,6 +466,20 @@ def logsumexp(a: np.ndarray, dim: Any, keepdim: bool) -> Any:
     return r.reshape(tuple(n for i, n in enumerate(a.shape) if ax is not None and i not in ax))
 
 
+def _sum_squares(a: np.ndarray, ax: tuple[int, ...] | None, keepdim: bool) -> Any:
+    """Sum of squares, in one pass where the memory layout allows it."""
+    if a.flags.c_contiguous and a.size >= sums.MAX and not keepdim:
+        if ax is None:
+            v = a.reshape(-1)
+            m = v.size - v.size % 1024
+            x = v[:m].reshape(-1, 1024)
+            tail = v[m:]
+            return a.dtype.type(np.einsum("ij,ij->i", x, x).sum(dtype=F8) + tail.dot(tail))
+        if ax == (a.ndim - 1,) and a.shape[-1] <= _BLOCK:
+            return np.einsum("...j,...j->...", a, a)
+    return sum_(a * a, ax, keepdim)
+
+
 def vector_norm(a: np.ndarray, ord: float, dim: Any, keepdim: bool) -> Any:
     """The ``ord``-norm of the elements over ``dim``; result is real."""
     ax = axes(dim, a.ndim)
@@ -464,7 +491,7 @@ def vector_norm(a: np.ndarray, ord: float, dim: Any, keepdim: bool) -> Any:
             )
     with quiet():
         if ord == 2 and a.dtype.kind == "f":
-            return np.sqrt(sum_(a * a, ax, keepdim))
+            return np.sqrt(_sum_squares(a, ax, keepdim))
         if ord == 0:
             return np.add.reduce(a != 0, axis=ax, keepdims=keepdim, dtype=a.real.dtype)
         x = np.absolute(a)

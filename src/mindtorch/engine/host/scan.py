@@ -3,6 +3,7 @@ PyTorch."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,20 @@ def _cumsum_rows(a, out):  # type: ignore[no-untyped-def]
             out[i, j] = s
 
 
+@fused(_np_cumsum_rows)
+def _cumsum_middle(a, out):  # type: ignore[no-untyped-def]
+    p, n, k = a.shape
+    carry = np.empty(k, np.float64)
+    for b in range(p):
+        carry[:] = 0.0
+        for i in range(n):
+            row = a[b, i]
+            to = out[b, i]
+            for c in range(k):
+                carry[c] += row[c]
+                to[c] = carry[c]
+
+
 def _typed(a: np.ndarray, dtype: Any) -> np.ndarray:
     if dtype is not None:
         with quiet():
@@ -42,9 +57,14 @@ def _accumulate(fn: np.ufunc) -> Any:
         a = _typed(a, dtype)
         if a.ndim == 0:
             return a.copy()
-        if fn is np.add and a.dtype == F4 and d == a.ndim - 1 and a.flags.c_contiguous and a.size >= 16384:
+        if fn is np.add and a.dtype == F4 and a.flags.c_contiguous and a.size >= 16384:
             out = np.empty(a.shape, F4)
-            _cumsum_rows(a.reshape(-1, a.shape[-1]), out.reshape(-1, a.shape[-1]))
+            n = a.shape[d]
+            if d == a.ndim - 1:
+                _cumsum_rows(a.reshape(-1, n), out.reshape(-1, n))
+            else:
+                shape = (math.prod(a.shape[:d]), n, math.prod(a.shape[d + 1 :]))
+                _cumsum_middle(a.reshape(shape), out.reshape(shape))
             return out
         wide = F8 if a.dtype.itemsize <= 4 and a.dtype.kind in "fV" else a.dtype
         with quiet():

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core.errors import check, wrap_dim
+from mindtorch.engine.host.jit import fused
 from mindtorch.engine.host.quiet import quiet
 
 I8 = np.dtype(np.int64)
@@ -46,6 +47,62 @@ def sort(a: np.ndarray, dim: int, descending: bool, stable: Any = None) -> tuple
     return (along(a, order) if d == a.ndim - 1 else np.take_along_axis(a, order, d)), order
 
 
+def _no_twin(*args: Any) -> None:
+    """NumPy twin: never called, because ``topk`` asks ``tick`` first and has a NumPy path of its own."""
+    raise RuntimeError("the compiled top-k kernel is not in use")
+
+
+@fused(_no_twin)
+def _topk_rows(x, k, largest, values, index):  # type: ignore[no-untyped-def]
+    for r in range(x.shape[0]):
+        row = x[r]
+        best = values[r]
+        place = index[r]
+        have = 0
+        for j in range(row.size):
+            v = row[j]
+            if have == k:
+                w = best[k - 1]
+                if largest:
+                    if not (v > w or (v != v and w == w)):
+                        continue
+                elif not (v < w or (w != w and v == v)):
+                    continue
+                p = k - 1
+            else:
+                p = have
+                have += 1
+            while p > 0:
+                w = best[p - 1]
+                if largest:
+                    if not (v > w or (v != v and w == w)):
+                        break
+                elif not (v < w or (w != w and v == v)):
+                    break
+                best[p] = w
+                place[p] = place[p - 1]
+                p -= 1
+            best[p] = v
+            place[p] = j
+
+
+def _topk_fused(x: np.ndarray, k: int, largest: bool) -> tuple[np.ndarray, np.ndarray] | None:
+    """By insertion into the k best so far; None while the compiled kernel is not in use."""
+    if not 0 < k <= 64 or x.size < 4096 or x.dtype.kind not in "fi" or not x.flags.c_contiguous:
+        return None
+    if _topk_rows.compiled is None and not _topk_rows.tick(x.size):
+        return None
+    n = x.shape[-1]
+    rows = x.size // n
+    values, index = np.empty((rows, k), x.dtype), np.empty((rows, k), I8)
+    try:
+        _topk_rows(x.reshape(rows, n), k, largest, values, index)
+    except RuntimeError:
+        return None
+    shape = (*x.shape[:-1], k)
+    return values.reshape(shape), index.reshape(shape)
+
+
 def topk(a: np.ndarray, k: int, dim: int, largest: bool, sorted: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """The ``k`` largest (smallest) elements in order, and their indices."""
     _ordered("topk", a)
@@ -56,6 +113,9 @@ def topk(a: np.ndarray, k: int, dim: int, largest: bool, sorted: bool = True) ->
     if a.ndim == 0:
         return a.copy(), np.zeros((), I8)
     x = a if d == a.ndim - 1 else np.moveaxis(a, d, -1)
+    got = _topk_fused(x, k, largest) if n > 32 and d == a.ndim - 1 else None
+    if got is not None:
+        return got
     if n <= 256 and a.dtype.kind == "f" and not np.isnan(x).any():
         order = (-x if largest else x).argsort(-1, kind="stable")[..., :k]
     elif n > 256 and 0 < k < n // 8 and a.dtype.kind in "f":

@@ -66,6 +66,19 @@ def erf(a: np.ndarray) -> Any:
     return _erf_small(a)
 
 
+_erfinv = scipy_ufunc("erfinv")
+
+
+def erfinv(a: np.ndarray) -> Any:
+    """Inverse error function; nan outside [-1, 1] (masked first: SciPy reports each such element, slowly)."""
+    if a.dtype.kind == "c":
+        return _erfinv(a)
+    outside = np.abs(a) > 1
+    if not np.any(outside):
+        return _erfinv(a)
+    return np.where(outside, a.dtype.type(np.nan), _erfinv(np.where(outside, a.dtype.type(0), a)))
+
+
 # ------------------------------------------------------------------------------------------ gamma and zeta
 _gammaln = scipy_ufunc("gammaln")
 
@@ -83,12 +96,19 @@ _psi = scipy_ufunc("psi")
 def digamma(a: np.ndarray) -> Any:
     """Logarithmic derivative of gamma: infinite (signed) at 0, nan at negative integers."""
     with quiet():
-        r = np.asarray(_psi(a))
+        low = a < 0
+        if np.any(low):  # by reflection, as PyTorch: SciPy is slow here
+            x = a.astype(np.float64)
+            frac = x - np.trunc(x)
+            mirror = np.where(low, np.pi / np.tan(np.pi * frac), 0)
+            mirror = np.where(low & (frac == 0), np.nan, mirror)
+            r = (_psi(np.where(low, 1 - x, x)) - mirror).astype(a.dtype)
+        else:
+            r = np.asarray(_psi(a))
         zero = a == 0
         if np.any(zero):
             r = np.where(zero, np.copysign(a.dtype.type(np.inf), -a), r)
-        bad = (a < 0) & (a == np.floor(a))
-        return np.where(bad, a.dtype.type(np.nan), r) if np.any(bad) else r
+        return r
 
 
 _zeta = scipy_ufunc("zeta")
@@ -97,6 +117,20 @@ _zeta = scipy_ufunc("zeta")
 def zeta(a: np.ndarray, b: np.ndarray) -> Any:
     """Hurwitz zeta function."""
     return _zeta(a, b)
+
+
+def _trigamma(x: np.ndarray) -> np.ndarray:
+    """Second derivative of log gamma: reflection below 1/2, recurrence up to 6, asymptotic series."""
+    low = x < 0.5
+    base = np.where(low, 1 - x, x)
+    r = np.zeros_like(x)
+    for _ in range(6):
+        r += 1 / (base * base)
+        base = base + 1
+    i = 1 / (base * base)
+    r += (1 + 1 / (2 * base) + i * (1 / 6 - i * (1 / 30 - i * (1 / 42)))) / base
+    sine = np.sin(np.pi * x)
+    return np.where(low, np.pi**2 / (sine * sine) - r, r)
 
 
 def polygamma(n: int, a: np.ndarray) -> Any:
@@ -109,6 +143,8 @@ def polygamma(n: int, a: np.ndarray) -> Any:
 
     with quiet():
         x = a.astype(np.float64)
+        if n == 1:
+            return _trigamma(x).astype(a.dtype)
         sign = 1.0 if n % 2 else -1.0
         scale = float(factorial(n)) if n < 170 else np.inf
         return (sign * scale * _zeta(np.asarray(n + 1.0), x)).astype(a.dtype)
@@ -172,6 +208,11 @@ def _recurrence(x: np.ndarray, n: np.ndarray, first: np.ndarray, step: Callable[
     p, q = np.ones_like(x), first
     top = int(n.max()) if n.size else 0
     k = 1
+    if n.size and top == n.min() >= 1:
+        while k < top:
+            p, q = q, step(k, q, p)
+            k += 1
+        return q
     while k <= top:
         out = np.where(n == k, q, out)
         p, q = q, step(k, q, p)
