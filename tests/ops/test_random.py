@@ -28,10 +28,10 @@ def seed(s=0):
 
 
 def same(a, b, ulp=0):
-    x, y = np.asarray(a.numpy()), b
-    if x.dtype.name == "bfloat16":
-        x, y = x.astype(np.float32), y.float()
-    y = y.detach().numpy()
+    if b.dtype is torch.bfloat16:
+        assert a.dtype is mt.bfloat16
+        a, b = a.float(), b.float()
+    x, y = a.detach().numpy(), b.detach().numpy()
     assert x.shape == y.shape and x.dtype == y.dtype, (x.shape, y.shape, x.dtype, y.dtype)
     if ulp:
         np.testing.assert_array_max_ulp(x, y, ulp)

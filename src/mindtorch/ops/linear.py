@@ -29,6 +29,14 @@ def column_sums(g: np.ndarray) -> Any:
     return one.dot(two)
 
 
+def product(a: np.ndarray, m: np.ndarray) -> Any:
+    """a (..., k) times m (k, n): one GEMM over flattened rows (NumPy's dot leaves BLAS beyond two dimensions)."""
+    rows = a.size // a.shape[-1] if a.shape[-1] else 0
+    if not rows:
+        return np.zeros((*a.shape[:-1], m.shape[1]), a.dtype)
+    return a.reshape(rows, a.shape[-1]).dot(m).reshape((*a.shape[:-1], m.shape[1]))
+
+
 @op(
     "linear_input(T grad, T weight)",
     ns="_C",
@@ -38,7 +46,7 @@ def column_sums(g: np.ndarray) -> Any:
 )
 def linear_input(g: np.ndarray, w: np.ndarray) -> Any:
     """grad (..., out) times weight (out, in): (..., in)."""
-    return g.dot(w)
+    return g.dot(w) if g.ndim <= 2 else product(g, w)
 
 
 @op(
@@ -112,7 +120,7 @@ def linear(a: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> Any:
         _explain(a, w, b)
         if w.ndim == 1:
             return _vector(a, w, b)
-    r = a.dot(w.T)
+    r = a.dot(w.T) if a.ndim <= 2 else product(a, w.T)
     if b is None:
         return r
     if b.dtype is not r.dtype:

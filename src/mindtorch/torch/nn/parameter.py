@@ -34,8 +34,7 @@ class Buffer(Tensor, metaclass=_BufferMeta):
 
 
 _ALLOWED = frozenset(
-    "copy_ is_complex is_floating_point half float char short int long cuda cpu to get_device _has_compatible_shallow_copy_type "
-    "double bfloat16 detach requires_grad_ empty_like type dim __get__".split()
+    ["copy_", "is_complex", "is_floating_point", "half", "float", "char", "short", "int", "long", "cuda", "cpu", "to", "get_device", "_has_compatible_shallow_copy_type", "double", "bfloat16", "detach", "requires_grad_", "empty_like", "type", "dim", "__get__"]
 )
 _NO_SHAPE = (
     "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in `load_state_dict` when trying "

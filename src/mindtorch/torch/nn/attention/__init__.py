@@ -9,7 +9,7 @@ from typing import Any
 
 from mindtorch.log import ignored
 
-__all__ = ["SDPBackend", "sdpa_kernel", "WARN_FOR_UNFUSED_KERNELS"]
+__all__ = ["WARN_FOR_UNFUSED_KERNELS", "SDPBackend", "sdpa_kernel"]
 
 WARN_FOR_UNFUSED_KERNELS = False
 

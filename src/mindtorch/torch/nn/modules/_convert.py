@@ -14,7 +14,7 @@ _TO_FORMS = """
  * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)
  * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)
  * (Tensor tensor, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)
-"""  # noqa: E501 - PyTorch's own wording
+"""
 
 
 def _bad_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError:

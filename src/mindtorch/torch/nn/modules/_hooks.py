@@ -162,7 +162,7 @@ def _rescue(module: Any, done: set[int], args: Any, kwargs: Any) -> None:
             if key in always and key not in done:
                 try:
                     result = _call_forward_hook(module, key, hook, args, kwargs, result)
-                except Exception as err:
+                except Exception as err:  # noqa: BLE001 - a hook may raise anything
                     what = "global module forward hook" if hooks is _global_forward_hooks else "module forward hook"
                     warnings.warn(
                         f"{what} with ``always_call=True`` raised an exception that was silenced as another error was "

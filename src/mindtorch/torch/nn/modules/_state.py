@@ -232,7 +232,7 @@ class Stateful:
                     else:
                         value = Parameter(value, requires_grad=param.requires_grad)
                 setattr(self, name, value)
-        except Exception as err:
+        except Exception as err:  # noqa: BLE001 - whatever it is, it goes into the list of errors
             errors.append(
                 f'While copying the parameter named "{key}", whose dimensions in the model are {param.size()} and whose '
                 f"dimensions in the checkpoint are {value.size()}, an exception occurred : {err.args}."

@@ -449,7 +449,7 @@ class ParameterDict(Module):
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of ``key``, else ``default``."""
-        return self[key] if key in self else default  # noqa: SIM401 - this is the dictionary
+        return self[key] if key in self else default
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> Any:
         """A new ParameterDict that has ``default`` under each of ``keys``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import namedtuple
 from collections.abc import Iterable
 from typing import Any
@@ -147,7 +148,7 @@ def pack_padded_sequence(input: Any, lengths: Any, batch_first: bool = False, en
         raise RuntimeError(
             "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0"
         )
-    if any(a < b for a, b in zip(sizes, sizes[1:])):
+    if any(a < b for a, b in itertools.pairwise(sizes)):
         raise RuntimeError(
             "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
             "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do not "

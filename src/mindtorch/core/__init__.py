@@ -1,0 +1,1 @@
+"""What a tensor is: dtype, promotion, views, in-place, tape, dispatch, random streams."""

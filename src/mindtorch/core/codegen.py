@@ -1,0 +1,524 @@
+"""Generates, on an op's first call, the fast path of its public function and the ``apply`` of its graph node.
+
+All generated functions share one globals dict (``modes.NS``). The fast path is optimistic: it tests that tensors are plain
+and agree, calls the kernel, wraps and records; anything else, errors included, goes to ``dispatch.slow``, which explains.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from typing import Any
+
+from mindtorch.core import modes, tape
+from mindtorch.core.tensor import Tensor
+
+NS = modes.NS
+_LOCALS = frozenset("c d e g k n r s t u c_ err".split())
+"""Names the fast path uses for itself: a row with a parameter of such a name always takes the slow path."""
+_CONSTANTS = (str, int, float, bool, type(None), tuple)
+
+
+def _stub(*args: Any, _row: Any = None, **kwargs: Any) -> Any:
+    _compile(_row)  # type: ignore[name-defined]  # noqa: F821
+    return _row.fn(*args, **kwargs)
+
+
+def stub(row: Any) -> Any:
+    """A function that turns itself into the real one on its first call (its code object is replaced)."""
+    fn = types.FunctionType(_stub.__code__, NS, row.name)
+    fn.__kwdefaults__ = {"_row": row}
+    fn.__qualname__ = row.name
+    fn.__module__ = "mindtorch.torch"
+    fn.__doc__ = row.doc
+    return fn
+
+
+def _inplace_stub(*args: Any, _row: Any = None, **kwargs: Any) -> Any:
+    _compile_inplace(_row)  # type: ignore[name-defined]  # noqa: F821
+    return _row.inplace_fn(*args, **kwargs)
+
+
+def inplace_stub(row: Any, name: str) -> Any:
+    """Like :func:`stub`, for the in-place twin."""
+    fn = types.FunctionType(_inplace_stub.__code__, NS, name)
+    fn.__kwdefaults__ = {"_row": row}
+    fn.__qualname__ = name
+    fn.__doc__ = f"In-place form of ``{row.name}``."
+    return fn
+
+
+def _compile_twin(row: Any) -> None:
+    row.prepare()
+    fn, real = row.inplace_fn, compile_inplace(row)
+    if real is None:
+        NS[f"R{row.uid}"] = row
+        scope: dict[str, Any] = {}
+        text = f"def _fn(*args, **kwargs): return INPLACE(R{row.uid}, BIND(R{row.uid}, args, kwargs))"
+        exec(compile(text, f"<mindtorch op {row.name}_>", "exec"), NS, scope)
+        real = scope["_fn"]
+    fn.__code__, fn.__defaults__, fn.__kwdefaults__ = real.__code__, real.__defaults__, real.__kwdefaults__
+
+
+NS["_compile_inplace"] = _compile_twin
+
+
+def compile_row(row: Any) -> None:
+    """Replace the stub's code by the generated fast path."""
+    row.prepare()
+    uid = row.uid
+    NS[f"R{uid}"] = row
+    NS[f"K{uid}"] = row.kernel
+    NS[f"F{uid}"] = row.fn
+    text = _source(row)
+    scope: dict[str, Any] = {}
+    exec(compile(text, f"<mindtorch op {row.name}>", "exec"), NS, scope)
+    real = scope["_fn"]
+    fn = row.fn
+    fn.__code__, fn.__defaults__ = real.__code__, real.__defaults__
+    fn.__kwdefaults__ = real.__kwdefaults__
+
+
+# ------------------------------------------------------------------------------------------ public function
+def _header(row: Any) -> tuple[str, str, bool]:
+    parts: list[str] = []
+    star = False
+    kw = any(p.name in ("dim", "keepdim", "dims") or p.type == "ints*" for p in row.params)
+    kwonly = False
+    for p in row.params:
+        if p.type == "ints*":
+            parts.append(f"*{p.name}")
+            star = True
+            continue
+        if p.kwonly and not kwonly:
+            kwonly = True
+            if not star:
+                parts.append("*")
+        text = p.name
+        if p.default is not p.none:
+            text += f"={p.default!r}"
+        elif p.name == "dim" and kw or star:
+            text += "=MISSING"
+        elif any("=" in q for q in parts) and not kwonly:
+            text += "=MISSING"
+        parts.append(text)
+    if row.out:
+        if not star and not kwonly:
+            parts.append("*")
+        parts.append("out=None")
+    if kw:
+        parts.append("**kw")
+    names = "(" + "".join(f"{p.name}, " for p in row.params) + ")"
+    return ", ".join(parts), names, kw
+
+
+def _source(row: Any) -> str:
+    sig, names, kw = _header(row)
+    uid = row.uid
+    lines = [f"def _fn({sig}):"]
+    for p in row.params:
+        if p.type == "ints*":
+            lines += [
+                f"    if len({p.name}) == 1 and {p.name}[0].__class__ is not int:",
+                f"        {p.name} = tuple({p.name}[0]) if {p.name}[0].__class__ in (tuple, list, Size) else INTS({p.name}[0])",
+            ]
+    if kw:
+        lines.append(f"    if kw: return KW(R{uid}, {names}, kw)")
+    if row.out:
+        lines.append(f"    if out is not None: return OUT(R{uid}, {names}, out)")
+    if row.kind == "composite":
+        return "\n".join(lines + _composite_body(row, names))
+    if any(p.name in _LOCALS for p in row.params):
+        return "\n".join([*lines, f"    return SLOW(R{uid}, {names})"])
+    lines.append(f"    if MODE: return SLOW(R{uid}, {names})")
+    return "\n".join(lines + _op_body(row, names))
+
+
+def _composite_body(row: Any, names: str) -> list[str]:
+    uid = row.uid
+    tests = []
+    for p in row.params:
+        if p.type in ("T", "TN"):
+            tests.append(f"({p.name}.__class__ is not T and {p.name}.__class__ is not P)")
+            break
+    cond = " or ".join(["MODE", *tests])
+    miss = [p.name for p in row.params if p.default is p.none and p.name == "dim"]
+    cond = " or ".join([cond, *(f"{m} is MISSING" for m in miss)])
+    return [f"    if {cond}: return SLOW(R{uid}, {names})", f"    return {_call(row, uid, lambda p: p.name)}"]
+
+
+def _call(row: Any, uid: int, raw: Any) -> str:
+    args = []
+    keyword = row.kernel_keywords
+    for p in row.params:
+        args.append(f"{p.name}={raw(p)}" if p.name in keyword else raw(p))
+    return f"K{uid}({', '.join(args)})"
+
+
+def _scalar_pair(row: Any) -> bool:
+    """Rows of the form (T input, TN other): numbers are looked up as cached 0-dim arrays."""
+    ts = [p for p in row.params if p.type in ("T", "TN", "T?", "TN?", "TL")]
+    return row.promote in ("same", "float") and [p.type for p in ts] == ["T", "TN"] and ts[0] is row.params[0]
+
+
+def _numeric(row: Any, first: Any) -> frozenset[str]:
+    """Tensor-or-number parameters after the first tensor: numbers are looked up as cached 0-dim arrays."""
+    if row.promote not in ("same", "float"):
+        return frozenset()
+    return frozenset(p.name for p in row.params if p.type in ("TN", "TN?") and p is not first)
+
+
+def _op_body(row: Any, names: str) -> list[str]:
+    uid = row.uid
+    slow = f"return SLOW(R{uid}, {names})"
+    tens = [p for p in row.params if p.type in ("T", "TN", "T?", "TN?")]
+    lists = [p for p in row.params if p.type == "TL"]
+    out = ["    try:"]
+    first = tens[0] if tens else None
+    if lists and (first is None or row.params.index(lists[0]) < row.params.index(first)):
+        first = lists[0]
+    if first is None:
+        return [f"    {slow}"]
+    nums = _numeric(row, first)
+    out += _key_tests(row, first, tens, lists, nums, slow)
+    for p in row.params:
+        if p.type in ("ints", "dims", "ints?", "dims?"):
+            none = f"{p.name} is not None and " if p.type.endswith("?") or p.default is None else ""
+            out.append(
+                f"        if {none}{p.name}.__class__ is not tuple: "
+                f"{p.name} = ({p.name},) if {p.name}.__class__ is int else INTS({p.name})"
+            )
+
+    def raw(p: Any) -> str:
+        if p.name in nums:
+            return f"_b_{p.name}"
+        if p.type in ("T", "TN"):
+            return f"{p.name}.a"
+        if p.type in ("T?", "TN?"):
+            return f"(None if {p.name} is None else {p.name}.a)"
+        if p.type == "TL":
+            return f"_l_{p.name}"
+        return p.name
+
+    direct = _direct(row)
+    if direct is not None:
+        tensors = ", ".join(raw(p) for p in row.params if p.type in ("T", "TN"))
+        cond = direct[1]
+        NS[f"U{uid}"] = direct[0]
+        fast = f"U{uid}({tensors}, extobj=EXTOBJ)"
+        out.append(f"        r = {fast} if {cond} else {_call(row, uid, raw)}" if cond else f"        r = {fast}")
+    else:
+        out.append(f"        r = {_call(row, uid, raw)}")
+    out.append("    except Exception as err:")
+    out.append(f"        return SLOW(R{uid}, {names}, err)")
+    return out + _finish(row, names, first, tens, lists, nums)
+
+
+def _direct(row: Any) -> Any:
+    """The ufunc that the fast path may call without the kernel's Python frame, and the condition on other parameters."""
+    if row.direct is not None:
+        return row.direct
+    fn = getattr(row.kernel, "ufunc", None)
+    return None if fn is None or fn.nout != 1 else (fn, "")
+
+
+def compile_inplace(row: Any) -> Any:
+    """A fast in-place twin for rows whose kernel is one ufunc: writes through ``out`` when nothing is recorded."""
+    direct = _direct(row)
+    if direct is None or not row.params or row.params[0].type != "T":
+        return None
+    pair = _scalar_pair(row)
+    if not pair and sum(p.type in ("T", "TN", "T?", "TN?", "TL") for p in row.params) != 1:
+        return None
+    uid = row.uid
+    sig, names, kw = _header(row)
+    if kw:
+        return None
+    sig = sig.replace(", *, out=None", "").replace(", out=None", "")
+    go = f"return INPLACE(R{uid}, {names})"
+    x = row.params[0].name
+    cond = f"MODE or not ({direct[1]})" if direct[1] else "MODE"
+    lines = [f"def _fn({sig}):", f"    if {cond}: {go}", "    try:", f"        k = {x}.k", f"        if not {_gate(row)}: {go}"]
+    if pair:
+        y = next(p.name for p in row.params if p.type == "TN")
+        lines += _key_tests(row, row.params[0], [p for p in row.params if p.type in ("T", "TN")], [], frozenset((y,)), go)[2:]
+        lines.append(f"        if ({x}.n is not None or _n_{y} is not None) and (GRAD or grad_on()): {go}")
+        args = f"a, _b_{y}"
+    else:
+        lines.append(f"        if {x}.n is not None and (GRAD or grad_on()): {go}")
+        args = "a"
+    lines += [
+        f"        a = {x}.a",
+        f"        U{uid}({args}, a, extobj=EXTOBJ)",
+        f"    except Exception: {go}",
+        f"    v = {x}.v",
+        f"    if v is None: v = {x}.v = Cell(a)",
+        "    v.bump()",
+        f"    return {x}",
+    ]
+    NS[f"R{uid}"] = row
+    NS[f"U{uid}"] = direct[0]
+    scope: dict[str, Any] = {}
+    exec(compile("\n".join(lines), f"<mindtorch op {row.name}_>", "exec"), NS, scope)
+    return scope["_fn"]
+
+
+def _gate(row: Any) -> str:
+    if row.promote == "float":
+        return "k.fc" if row.half == "f32" else "(k.plain and k.diff)"
+    return "k.pf" if row.half == "f32" else "k.plain"
+
+
+def _key_tests(row: Any, first: Any, tens: list[Any], lists: list[Any], nums: frozenset[str], slow: str) -> list[str]:
+    out = []
+    out.append(f"        k = {first.name}[0].k" if first.type == "TL" else f"        k = {first.name}.k")
+    out.append(f"        if not {_gate(row)}: {slow}")
+    same = row.promote in ("same", "float")
+    for p in tens:
+        if p is first:
+            continue
+        match = same and p.name in row.promoted
+        test = f"{p.name}.k is not k" if match else f"not {p.name}.k.plain"
+        if not match and row.half == "f32":
+            test = f"not {p.name}.k.pf"
+        if p.name in nums:
+            out += [
+                f"        c = {p.name}.__class__",
+                "        if c is T or c is P:",
+                f"            if {test}: {slow}",
+                f"            _b_{p.name} = {p.name}.a",
+                f"            _n_{p.name} = {p.name}.n",
+                "        elif c is float and k.cat > 1:",
+                f"            _b_{p.name} = k.floats[{p.name}]; _n_{p.name} = None",
+                "        elif c is int and k.cat > 0:",
+                f"            _b_{p.name} = k.ints[{p.name}]; _n_{p.name} = None",
+                *([f"        elif {p.name} is None: _b_{p.name} = _n_{p.name} = None"] if p.type == "TN?" else []),
+                f"        else: {slow}",
+            ]
+            continue
+        opt = f"{p.name} is not None and " if p.type.endswith("?") else ""
+        out.append(f"        if {opt}{test}: {slow}")
+    for p in lists:
+        if p is first:
+            out.append(f"        if {p.name}.__class__ is not list and {p.name}.__class__ is not tuple: {slow}")
+        test = "t.k is k" if same and p.name in row.promoted or p is first else ("t.k.pf" if row.half == "f32" else "t.k.plain")
+        out.append(f"        _l_{p.name} = [t.a for t in {p.name} if {test}]")
+        out.append(f"        if len(_l_{p.name}) != len({p.name}): {slow}")
+    return out
+
+
+def _finish(row: Any, names: str, first: Any, tens: list[Any], lists: list[Any], nums: frozenset[str]) -> list[str]:
+    uid = row.uid
+    out = ["    if r.__class__ is not nd:"]
+    fix = "".join(f"list({p.name}), " if p.type == "TL" else f"{p.name}, " for p in row.params)
+    out += [
+        f"        if r.__class__ is tuple or r.__class__ is list: return FINISH(R{uid}, r, ({fix}))",
+        "        r = asarray(r)",
+        "    t = new(); t.a = r; d = r.dtype",
+        "    k = t.k = k if d is k.np else PLAIN[d.num]",
+    ]
+    if row.kind == "view":
+        rest = "(" + "".join(f"{p.name}, " for p in row.params[1:]) + ")"
+        x = row.params[0].name
+        out += [
+            f"    c = {x}.v",
+            f"    if c is None: c = {x}.v = Cell({x}.a)",
+            "    t.v = c",
+            f"    t.b = ({x}, F{uid}, {rest})",
+        ]
+    else:
+        out.append("    t.v = None")
+    if not row.grad_index:
+        return [*out, "    t.n = None", "    return t"]
+    tests = []
+    for j in row.grad_index:
+        p = row.params[j]
+        if p.type == "TL":
+            tests.append(f"any([t.n is not None for t in {p.name}])")
+        elif p.name in nums:
+            tests.append(f"_n_{p.name} is not None")
+        elif p.type.endswith("?"):
+            tests.append(f"({p.name} is not None and {p.name}.n is not None)")
+        else:
+            tests.append(f"{p.name}.n is not None")
+    out.append(f"    if ({' or '.join(tests)}) and k.diff and (GRAD or grad_on()):")
+    return out + _record(row, nums) + ["    else: t.n = None", "    return t"]
+
+
+def _record(row: Any, nums: frozenset[str]) -> list[str]:
+    """Inline recording of a node with one output."""
+    uid = row.uid
+    NS[f"N{uid}"] = row.node_class(1)
+    edges, shapes, counts, has_list = [], [], [], False
+    for j in row.grad_index:
+        p = row.params[j]
+        if p.type == "TL":
+            edges.append(f"*[u.n for u in {p.name}]")
+            shapes.append(f"*[u.a.shape for u in {p.name}]")
+            counts.append(f"len({p.name})")
+            has_list = True
+            continue
+        counts.append("-1")
+        n = f"{p.name}.n"
+        s = f"{p.name}.a.shape"
+        if p.name in nums:
+            n, s = f"_n_{p.name}", f"_b_{p.name}.shape" if p.type == "TN" else f"(_b_{p.name} if _b_{p.name} is None else _b_{p.name}.shape)"
+        elif p.type.endswith("?"):
+            n, s = f"(None if {p.name} is None else {n})", f"(None if {p.name} is None else {s})"
+        edges.append(n)
+        shapes.append(s)
+    saved = []
+    for name in row.saved:
+        p = row.params[row.index[name]] if name in row.index else None
+        if p is None and name != "out":
+            saved.append(_meta_text(row, name, nums))
+        elif p is not None and p.type == "TL":
+            saved.append(f"list({name})")
+        else:
+            saved.append("(r, k, c, 0)" if name == "out" else name)
+    if has_list:
+        saved.append(f"({', '.join(counts)},)")
+    out = [f"        n = onew(N{uid}); n.e = ({', '.join(edges)},)"]
+    if "out" in row.saved:
+        out.append("        c = t.v")
+        out.append("        if c is None: c = t.v = Cell(r)")
+    out.append(f"        n.s = ({''.join(s + ', ' for s in saved)})")
+    if row.promote in ("same", "float") and (len(shapes) > 1 or any(p.type in ("TN", "T") for p in row.params[1:])):
+        multi = [s for s in shapes if not s.startswith("*")]
+        if nums and len(multi) == 2 and len(shapes) == 2 and not any("None" in s for s in shapes):
+            out.append(f"        if {shapes[0]} != {shapes[1]}: n.m = ({shapes[0]}, {shapes[1]})")
+        else:
+            out.append(f"        s = ({', '.join(shapes)},)")
+            out.append("        for u in s:")
+            out.append("            if u is not None and u != r.shape: n.m = s")
+    out.append("        n.q = STAMP(); t.n = n")
+    return out
+
+
+def _meta_text(row: Any, name: str, nums: frozenset[str]) -> str:
+    """Source for ``input_shape`` / ``input_dtype`` of a parameter: saved without keeping the tensor."""
+    param, what = name.rsplit("_", 1)
+    p = row.params[row.index[param]]
+    if p.type == "TL":
+        return f"[u.{'a.shape' if what == 'shape' else 'k.dtype'} for u in {param}]"
+    if param in nums and p.type == "TN":
+        return f"_b_{param}.shape" if what == "shape" else "k.dtype"
+    text = f"{param}.a.shape" if what == "shape" else f"{param}.k.dtype"
+    return f"(None if {param} is None else {text})" if p.type.endswith("?") else text
+
+
+# ------------------------------------------------------------------------------------------ node
+def node_class(row: Any, nout: int) -> type:
+    """The node class of a row; ``apply`` unpacks what was saved and calls the derivative of each wanted input."""
+    text, scope = _apply_source(row)
+    local: dict[str, Any] = {}
+    exec(compile(text, f"<mindtorch derivative of {row.name}>", "exec"), scope, local)
+    body = {"__slots__": (), "label": row.label, "apply": local["apply"], "nout": nout, "row": row, "__module__": "mindtorch"}
+    if nout > 1:
+        body["__slots__"] = ()
+    return type(row.label, (tape.Node,), body)
+
+
+def _unpack_lines(row: Any) -> list[str]:
+    lines = []
+    for i, name in enumerate(row.saved):
+        v = f"s{i}"
+        if name == "out":
+            lines.append(f"    {v} = OUTS(nd, {v})")
+            continue
+        if name not in row.index:
+            continue
+        kind = row.params[row.index[name]].type
+        if kind == "TL":
+            lines.append(f"    {v} = [CHECK(nd, x) for x in {v}]")
+        elif kind in ("T", "T?", "TN", "TN?"):
+            lines.append(f"    {v} = CHECK(nd, {v})")
+    return lines
+
+
+def _apply_source(row: Any) -> tuple[str, dict[str, Any]]:
+    scope: dict[str, Any] = {"CHECK": check_saved, "OUTS": _outs, "FREED": tape.freed, "SPLIT": _split_lists}
+    lists = any(row.params[j].type == "TL" for j in row.grad_index)
+    names = [f"s{i}" for i in range(len(row.saved))] + (["counts"] if lists else [])
+    lines = ["def apply(nd, g):"]
+    if names:
+        lines += ["    s = nd.s", "    if s is None: FREED()", f"    {', '.join(names)}, = s"]
+    lines += _unpack_lines(row)
+    lines.append("    e = nd.e")
+    where = {name: f"s{i}" for i, name in enumerate(row.saved)}
+    where["g"] = "g"
+
+    def call(fname: str, fn: Any) -> str:
+        args = []
+        for p in inspect.signature(fn).parameters:
+            args.append("needs" if p == "needs" else where[p])
+        return f"{fname}({', '.join(args)})"
+
+    rule = row.grad
+    if not isinstance(rule, dict):
+        scope["VJP"] = rule.fn
+        if lists:
+            lines.append("    needs = SPLIT(e, counts)")
+            lines.append(f"    r = {call('VJP', rule.fn)}")
+            lines.append("    return [x for y, c in zip(r, counts) for x in ([y] if c < 0 else (y if y is not None else [None] * c))]")
+        else:
+            lines.append("    needs = [x is not None for x in e]")
+            r = call("VJP", rule.fn)
+            lines.append(f"    r = {r}")
+            lines.append("    return r if r.__class__ is tuple or r.__class__ is list else (r,)")
+        return "\n".join(lines), scope
+    parts = []
+    for i, (param, fn) in enumerate(rule.items()):
+        scope[f"G{i}"] = fn
+        text = call(f"G{i}", fn)
+        if lists:
+            lines.append(f"    _w = SPLIT(e, counts)[{i}]")
+            lines.append(f"    p{i} = {text} if (any(_w) if _w.__class__ is list else _w) else None")
+            parts.append(f"p{i}")
+        elif len(rule) == 1:
+            parts.append(text)
+        else:
+            parts.append(f"({text} if e[{i}] is not None else None)")
+        del param
+    if lists:
+        lines.append(f"    r = ({', '.join(parts)},)")
+        lines.append("    return [x for y, c in zip(r, counts) for x in ([y] if c < 0 else (y if y is not None else [None] * c))]")
+    else:
+        lines.append(f"    return ({', '.join(parts)},)")
+    return "\n".join(lines), scope
+
+
+def _split_lists(e: Any, counts: Any) -> list[Any]:
+    out: list[Any] = []
+    i = 0
+    for c in counts:
+        if c < 0:
+            out.append(e[i] is not None)
+            i += 1
+        else:
+            out.append([x is not None for x in e[i : i + c]])
+            i += c
+    return out
+
+
+def check_saved(nd: Any, x: Any) -> Any:
+    """A saved input, unless it was written to since."""
+    if x.__class__ is tape.Packed:
+        return x.unpack()
+    if isinstance(x, Tensor):
+        v = x.v
+        if v is not None and v.stamp > nd.q:
+            tape.stale(nd, v, tape.type_name(x.k.dtype), x.a.shape)
+    return x
+
+
+def _outs(nd: Any, s: Any) -> Any:
+    if s.__class__ is tuple and (not s or s[0].__class__ is tuple or s[0] is None or s[0].__class__ is tape.Packed):
+        return tuple(None if x is None else tape.unpack(nd, x) for x in s)
+    t = tape.unpack(nd, s)
+    if s.__class__ is tape.Packed and t.n is None:
+        t.n = nd
+    return t
+
+
+NS["_compile"] = compile_row

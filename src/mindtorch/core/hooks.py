@@ -1,0 +1,48 @@
+"""Removable hooks: one small handle class, and lists of hooks attached to nodes and leaves."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+_ids = itertools.count()
+
+
+class RemovableHandle:
+    """Removes its hook by ``remove()`` or at the end of a ``with`` block."""
+
+    __module__ = "mindtorch.torch.utils.hooks"
+
+    def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
+        self.id = next(_ids)
+        self._dicts = [hooks_dict]
+        if extra_dict is not None:
+            self._dicts += list(extra_dict) if isinstance(extra_dict, list) else [extra_dict]
+
+    def remove(self) -> None:
+        """Take the hook away; calling it again does nothing."""
+        for d in self._dicts:
+            d.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.remove()
+
+
+def add(owner: Any, slot: str, hook: Any) -> RemovableHandle:
+    """Append ``hook`` to the ordered dict ``slot`` in the owner's instance dict."""
+    d = owner.__dict__.setdefault(slot, {})
+    handle = RemovableHandle(d)
+    d[handle.id] = hook
+    return handle
+
+
+def add_tensor_hook(edge: Any, index: int, hook: Any) -> RemovableHandle:
+    """Hook on the gradient of output ``index`` of a node (or of a leaf)."""
+    owner = edge.__dict__
+    table = owner.setdefault("h", {}).setdefault(index, {})
+    handle = RemovableHandle(table)
+    table[handle.id] = hook
+    return handle

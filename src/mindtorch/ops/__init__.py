@@ -1,0 +1,29 @@
+"""The op table, one file per family. Importing this package registers every row and binds methods to Tensor."""
+
+from __future__ import annotations
+
+import importlib
+import os
+
+FAMILIES = (
+    "arith", "view_ops", "subscript", "create", "convert", "methods",
+    "pointwise_unary", "pointwise_binary", "compare", "index", "shape", "window",
+    "reduce", "scan", "sort", "linalg", "linalg_norm", "linalg_decomp", "linalg_solve", "matrix_functions", "grids", "einsum",
+    "fft", "special",
+    "activation", "softmax", "norm", "loss", "loss_margin", "ctc", "embedding", "linear", "attention", "rnn",
+    "random", "random_fill", "random_sample", "dropout",
+    "conv", "pool", "pool_adaptive", "resize", "pad",
+)  # fmt: skip
+
+for _name in FAMILIES:
+    if not os.environ.get("MINDTORCH_DEV"):
+        importlib.import_module(f"mindtorch.ops.{_name}")
+        continue
+    try:
+        importlib.import_module(f"mindtorch.ops.{_name}")
+    except Exception as _e:
+        print("MINDTORCH_DEV: family", _name, "failed:", repr(_e))
+
+from mindtorch.ops import bind  # noqa: E402
+
+bind.bind()

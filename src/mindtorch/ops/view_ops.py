@@ -1,0 +1,628 @@
+"""Views: results that share memory with their input. Kernels return NumPy views; ``reshape`` copies when it has to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mindtorch.core import modes
+from mindtorch.core.errors import check, wrap_dim
+from mindtorch.core.tape import sum_to
+from mindtorch.core.tensor import Tensor, root_array
+from mindtorch.engine.host.quiet import EXTOBJ as E
+from mindtorch.ops.table import composite, op, put, view
+
+
+def infer_size(size: tuple[int, ...], n: int, what: str = "shape") -> tuple[int, ...]:
+    """``size`` with its -1 filled in for ``n`` elements. RuntimeError as ``view`` and ``reshape`` raise it."""
+    known, at = 1, -1
+    for i, s in enumerate(size):
+        if s == -1:
+            check(at < 0, RuntimeError, "only one dimension can be inferred")
+            at = i
+        else:
+            check(s >= 0, RuntimeError, f"invalid {what} dimension {s}")
+            known *= s
+    if at < 0:
+        check(known == n, RuntimeError, f"shape '{list(size)}' is invalid for input of size {n}")
+        return tuple(size)
+    if known == 0:
+        check(n == 0, RuntimeError, f"shape '{list(size)}' is invalid for input of size {n}")
+        raise RuntimeError(
+            f"cannot reshape tensor of 0 elements into shape {list(size)} because the unspecified dimension size -1 can "
+            "be any value and is ambiguous"
+        )
+    check(n % known == 0, RuntimeError, f"shape '{list(size)}' is invalid for input of size {n}")
+    return (*size[:at], n // known, *size[at + 1 :])
+
+
+def view_array(a: np.ndarray, size: tuple[int, ...]) -> np.ndarray | None:
+    """``a`` seen with another shape without a copy, or None when its strides do not allow that."""
+    if a.flags.c_contiguous or a.size == 0:
+        return a.reshape(size)
+    try:
+        r = a[...]
+        r.shape = size
+        return r
+    except AttributeError:
+        return None
+
+
+@view("_view(T input, ints size)", ns="_C", node="ViewBackward0", grad={"input": lambda g, input_shape: g.reshape(input_shape)})
+def _view(a: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
+    r = view_array(a, infer_size(size, a.size))
+    if r is None:
+        raise RuntimeError(
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
+            "contiguous subspaces). Use .reshape(...) instead."
+        )
+    return r
+
+
+def view_method(input: Any, *size: Any, dtype: Any = None) -> Any:
+    """The same memory with another shape (``view(*size)``) or element type (``view(dtype)``)."""
+    if dtype is not None or (len(size) == 1 and size[0].__class__.__name__ == "dtype"):
+        return _view_dtype(input, dtype if dtype is not None else size[0])
+    if len(size) == 1 and size[0].__class__ is not int:
+        size = tuple(size[0]) if isinstance(size[0], (tuple, list)) else size
+    check(len(size) > 0 or input.a.size == 1, TypeError, "view() received an invalid combination of arguments: no size")
+    return _view(input, size)
+
+
+@view("_view_dtype(T input, dtype dtype)", ns="_C", node="ViewBackward1")
+def _view_dtype(a: np.ndarray, dtype: Any) -> np.ndarray:
+    d = dtype.np
+    if a.itemsize == d.itemsize:
+        return a.view(d)
+    check(
+        a.ndim > 0 and (a.shape[-1] <= 1 or a.strides[-1] == a.itemsize),
+        RuntimeError,
+        "self.stride(-1) must be 1 to view a tensor as a dtype of another size",
+    )
+    check(
+        (a.shape[-1] * a.itemsize) % d.itemsize == 0,
+        RuntimeError,
+        f"self.size(-1) must be divisible by {d.itemsize // max(a.itemsize, 1)} to view as {dtype}, but got {a.shape[-1]}",
+    )
+    return a.view(d)
+
+
+@op("_reshape_copy(T input, ints size)", ns="_C", node="ReshapeBackward0", grad={"input": lambda g, input_shape: g.reshape(input_shape)})
+def _reshape_copy(a: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
+    return np.array(a.reshape(size), copy=True, order="C")
+
+
+@composite("reshape(T input, ints* shape)")
+def reshape(input: Any, shape: tuple[int, ...]) -> Any:
+    """Another shape: a view when strides allow it, else a copy."""
+    a = input.a
+    if a.flags.c_contiguous:
+        return _view(input, shape)
+    size = infer_size(shape, a.size)
+    return _view(input, size) if view_array(a, size) is not None else _reshape_copy(input, size)
+
+
+put("Tensor", view=view_method)
+
+
+# ------------------------------------------------------------------------------------------ order of dimensions
+@view(
+    "transpose(T input, dim dim0, dim dim1)",
+    inplace=False,
+    grad={"input": lambda g, dim0, dim1: g.transpose(dim0, dim1)},
+)
+def transpose(a: np.ndarray, dim0: int, dim1: int) -> np.ndarray:
+    """Swap two dimensions."""
+    if a.ndim == 0:
+        return a[...]
+    return a.swapaxes(dim0, dim1)
+
+
+
+
+def _unpermute(g: Any, dims: tuple[int, ...]) -> Any:
+    n = len(dims)
+    back = [0] * n
+    for i, d in enumerate(dims):
+        back[d % n] = i
+    return g.permute(tuple(back))
+
+
+@view("permute(T input, ints* dims)", grad={"input": _unpermute})
+def permute(a: np.ndarray, dims: tuple[int, ...]) -> np.ndarray:
+    """Reorder all dimensions."""
+    check(
+        len(dims) == a.ndim,
+        RuntimeError,
+        f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering "
+        f"of dimensions i.e. input.dim() = {a.ndim} is not equal to len(dims) = {len(dims)}",
+    )
+    seen = {wrap_dim(d, a.ndim) for d in dims}
+    check(len(seen) == len(dims), RuntimeError, "permute(): duplicate dims are not allowed.")
+    return a.transpose(dims) if dims else a[...]
+
+
+@view("t(T input)", grad={"input": lambda g: g.t()}, node="TBackward0")
+def t(a: np.ndarray) -> np.ndarray:
+    """Transpose of a matrix; vectors and scalars stay as they are."""
+    check(a.ndim <= 2, RuntimeError, f"t() expects a tensor with <= 2 dimensions, but self is {a.ndim}D")
+    return a.T
+
+
+@view("_T(T input)", ns="_C", node="PermuteBackward0", grad={"input": lambda g: g.permute(tuple(range(g.ndim))[::-1])})
+def _T(a: np.ndarray) -> np.ndarray:
+    return a.T
+
+
+def _mT(x: Any) -> Any:
+    """Transpose of the last two dimensions."""
+    check(x.a.ndim >= 2, RuntimeError, f"tensor.mT is only supported on matrices or batches of matrices. Got {x.a.ndim}-D tensor.")
+    return transpose(x, -2, -1)
+
+
+def _H(x: Any) -> Any:
+    check(x.a.ndim in (0, 2), RuntimeError, f"tensor.H is only supported on matrices (2-D tensors). Got {x.a.ndim}-D tensor.")
+    return x.mH if x.a.ndim else x.conj()
+
+
+put(
+    "Tensor",
+    T=property(lambda x: _T(x)),
+    mT=property(_mT),
+    mH=property(lambda x: _mT(x).conj()),
+    H=property(_H),
+    adjoint=lambda x: _mT(x).conj(),
+)
+put("torch", adjoint=lambda input: _mT(input).conj())
+
+
+# ------------------------------------------------------------------------------------------ size-one dimensions
+@view("unsqueeze(T input, int dim)", grad={"input": lambda g, input_shape: g.reshape(input_shape)})
+def unsqueeze(a: np.ndarray, dim: int) -> np.ndarray:
+    """Insert a dimension of size one at ``dim`` (range -ndim-1 .. ndim)."""
+    n = a.ndim + 1
+    if not -n <= dim < n:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
+    if dim < 0:
+        dim += n
+    if dim == 0:
+        return a[None]
+    return a[(slice(None),) * dim + (None,)]
+
+
+@view("_squeeze(T input, dims? dim)", ns="_C", node="SqueezeBackward0", grad={"input": lambda g, input_shape: g.reshape(input_shape)})
+def _squeeze(a: np.ndarray, dim: tuple[int, ...] | None) -> np.ndarray:
+    if dim is None:
+        return a.squeeze() if 1 in a.shape else a[...]
+    dims = tuple(d for d in {wrap_dim(d, a.ndim) for d in dim} if a.ndim and a.shape[d] == 1)
+    return a.squeeze(dims) if dims else a[...]
+
+
+@composite("squeeze(T input, any dim=None)")
+def squeeze(input: Any, dim: Any = None) -> Any:
+    """Drop dimensions of size one (all of them, or those in ``dim``)."""
+    return _squeeze(input, dim)
+
+
+@view("expand(T input, ints* size)", ns="Tensor", grad={"input": lambda g, input_shape: sum_to(g, input_shape)})
+def expand(a: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
+    """Repeat size-one dimensions without a copy; -1 keeps a size. The result must not be written to."""
+    lead = len(size) - a.ndim
+    check(
+        lead >= 0,
+        RuntimeError,
+        f"expand(): the number of sizes provided ({len(size)}) must be greater or equal to the number of dimensions in the "
+        f"tensor ({a.ndim})",
+    )
+    shape, strides = list(size), [0] * len(size)
+    for i, s in enumerate(size):
+        have = a.shape[i - lead] if i >= lead else 1
+        if s == -1:
+            check(i >= lead, RuntimeError, "expand(): -1 is not allowed in a leading, non-existing dimension")
+            shape[i] = s = have
+        if s == have:
+            strides[i] = a.strides[i - lead] if i >= lead else 0
+        elif have != 1:
+            raise RuntimeError(
+                f"The expanded size of the tensor ({s}) must match the existing size ({have}) at non-singleton dimension "
+                f"{i}.  Target sizes: {list(size)}.  Tensor sizes: {list(a.shape)}"
+            )
+    try:
+        r = np.ndarray(shape, a.dtype, a, 0, strides)
+    except (ValueError, TypeError):
+        r = np.lib.stride_tricks.as_strided(a, shape, strides)
+    if r.size > a.size:
+        r.flags.writeable = False
+    return r
+
+
+# ------------------------------------------------------------------------------------------ parts
+def _slice_back(g: Any, index: Any, input_shape: Any) -> Any:
+    return _slice_backward(g, input_shape, index)
+
+
+@op("_slice_backward(T input, any shape, any index)", ns="_C", grad={"input": lambda g, index: _part(g, index)})
+def _slice_backward(a: np.ndarray, shape: tuple[int, ...], index: Any) -> np.ndarray:
+    """Zeros of ``shape`` with ``a`` at ``index``."""
+    z = np.zeros(shape, a.dtype)
+    z[index] = a
+    return z
+
+
+@view("_part(T input, any index)", ns="_C", node="SliceBackward0", grad={"input": _slice_back})
+def _part(a: np.ndarray, index: Any) -> np.ndarray:
+    """Basic indexing: integers, slices, None, Ellipsis."""
+    r = a[index]
+    if r.__class__ is not np.ndarray:
+        r = a[(*index, ...)] if index.__class__ is tuple else a[index, ...]
+    return r
+
+
+@view("_pick(T input, any index)", ns="_C", node="SelectBackward0", grad={"input": _slice_back})
+def _pick(a: np.ndarray, index: int) -> np.ndarray:
+    """``input[index]`` for one integer."""
+    r = a[index]
+    return r if r.__class__ is np.ndarray else a[index, ...]
+
+
+@composite("select(T input, dim dim, int index)")
+def select(input: Any, dim: int, index: int) -> Any:
+    """``input`` at ``index`` of ``dim``, that dimension dropped."""
+    a = input.a
+    check(a.ndim > 0, IndexError, "select() cannot be applied to a 0-dim tensor.")
+    dim = wrap_dim(dim, a.ndim)
+    n = a.shape[dim]
+    index = int(index)
+    check(
+        -n <= index < n,
+        IndexError,
+        f"select(): index {index} out of range for tensor of size {list(a.shape)} at dimension {dim}",
+    )
+    return _part(input, (slice(None),) * dim + (index,)) if dim else _pick(input, index)
+
+
+@composite("narrow(T input, dim dim, any start, int length)")
+def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
+    """``length`` entries of ``dim`` from ``start``."""
+    a = input.a
+    check(a.ndim > 0, RuntimeError, "narrow() cannot be applied to a 0-dim tensor.")
+    dim = wrap_dim(dim, a.ndim)
+    n = a.shape[dim]
+    start = int(start)
+    check(length >= 0, RuntimeError, "narrow(): length must be non-negative.")
+    check(-n <= start <= n, IndexError, f"start out of range (expected to be in range of [{-n}, {n}], but got {start})")
+    start = start + n if start < 0 else start
+    check(start + length <= n, RuntimeError, f"start ({start}) + length ({length}) exceeds dimension size ({n}).")
+    return _part(input, (slice(None),) * dim + (slice(start, start + length),))
+
+
+@composite("slice(T input, dim dim=0, any start=None, any end=None, int step=1)", ns="_C")
+def slice_(input: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+    """Entries ``start:end:step`` of ``dim``."""
+    dim = wrap_dim(dim, input.a.ndim)
+    return _part(input, (slice(None),) * dim + (slice(start, end, step),))
+
+
+def _diag_index(a: np.ndarray, offset: int, dim1: int, dim2: int) -> np.ndarray:
+    return np.diagonal(a, offset, dim1, dim2)
+
+
+@op(
+    "_diagonal_backward(T input, any shape, int offset, int dim1, int dim2)",
+    ns="_C",
+    grad={"input": lambda g, offset, dim1, dim2: g.diagonal(offset, dim1, dim2)},
+)
+def _diagonal_backward(a: np.ndarray, shape: Any, offset: int, dim1: int, dim2: int) -> np.ndarray:
+    z = np.zeros(shape, a.dtype)
+    d = _diag_index(z, offset, dim1, dim2)
+    d.flags.writeable = True
+    d[...] = a
+    return z
+
+
+@view(
+    "diagonal(T input, int offset=0, dim dim1=0, dim dim2=1)",
+    grad={"input": lambda g, input_shape, offset, dim1, dim2: _diagonal_backward(g, input_shape, offset, dim1, dim2)},
+)
+def diagonal(a: np.ndarray, offset: int, dim1: int, dim2: int) -> np.ndarray:
+    """Diagonal of two dimensions as a last dimension, sharing memory."""
+    d1, d2 = wrap_dim(dim1, a.ndim), wrap_dim(dim2, a.ndim)
+    check(d1 != d2, RuntimeError, f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    r = _diag_index(a, offset, d1, d2)
+    r.flags.writeable = a.flags.writeable
+    return r
+
+
+# ------------------------------------------------------------------------------------------ several views
+def _stack_back(g: Any, dim: int, input_shape: Any, input_dtype: Any) -> Any:
+    from mindtorch.ops.create import zeros
+    from mindtorch.ops.shape import stack
+
+    dim = wrap_dim(dim, len(input_shape))
+    part = input_shape[:dim] + input_shape[dim + 1 :]
+    g = g if isinstance(g, (tuple, list)) else (g,)  # one output: its gradient comes bare
+    return stack([zeros(part, dtype=input_dtype) if x is None else x for x in g], dim)
+
+
+@view("unbind(T input, dim dim=0)", grad={"input": _stack_back})
+def unbind(a: np.ndarray, dim: int = 0) -> tuple[np.ndarray, ...]:
+    """Tuple of views along ``dim``, that dimension dropped."""
+    check(a.ndim > 0, RuntimeError, "Dimension specified as 0 but tensor has no dimensions")
+    dim = wrap_dim(dim, a.ndim)
+    lead = (slice(None),) * dim
+    return tuple(a[(*lead, i, ...)] for i in range(a.shape[dim]))
+
+
+def _cat_back(g: Any, sizes: tuple[int, ...], dim: int, input_shape: Any, input_dtype: Any) -> Any:
+    from mindtorch.ops.create import zeros
+    from mindtorch.ops.shape import cat
+
+    dim = wrap_dim(dim, len(input_shape))
+    parts = []
+    g = g if isinstance(g, (tuple, list)) else (g,)  # one output: its gradient comes bare
+    for x, n in zip(g, sizes):
+        shape = (*input_shape[:dim], n, *input_shape[dim + 1 :])
+        parts.append(zeros(shape, dtype=input_dtype) if x is None else x)
+    return cat(parts, dim)
+
+
+@view("_split(T input, ints sizes, dim dim)", ns="_C", node="SplitBackward0", grad={"input": _cat_back})
+def _split(a: np.ndarray, sizes: tuple[int, ...], dim: int) -> tuple[np.ndarray, ...]:
+    dim = wrap_dim(dim, a.ndim)
+    lead = (slice(None),) * dim
+    out, at = [], 0
+    for n in sizes:
+        out.append(a[(*lead, slice(at, at + n))])
+        at += n
+    return tuple(out)
+
+
+@composite("split_with_sizes(T input, ints split_sizes, dim dim=0)")
+def split_with_sizes(input: Any, split_sizes: Any, dim: int = 0) -> Any:
+    """Views of the given sizes along ``dim``; the sizes must add up to that dimension."""
+    dim = wrap_dim(dim, input.a.ndim)
+    n = input.a.shape[dim]
+    sizes = tuple(int(s) for s in split_sizes)
+    check(
+        sum(sizes) == n and all(s >= 0 for s in sizes),
+        RuntimeError,
+        f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {dim}), but got "
+        f"split_sizes={list(sizes)}",
+    )
+    return _split(input, sizes, dim)
+
+
+@composite("split(T tensor, any split_size_or_sizes, dim dim=0)")
+def split(tensor: Any, split_size_or_sizes: Any, dim: int = 0) -> Any:
+    """Chunks of one size (the last may be smaller) or of the sizes listed."""
+    size = split_size_or_sizes
+    if isinstance(size, (list, tuple)):
+        return split_with_sizes(tensor, size, dim)
+    size = int(size)
+    check(tensor.a.ndim > 0, RuntimeError, "split expects at least a 1-dimensional tensor")
+    dim = wrap_dim(dim, tensor.a.ndim)
+    n = tensor.a.shape[dim]
+    check(size >= 0, RuntimeError, f"split expects split_size be non-negative, but got split_size={size}")
+    check(size > 0 or n == 0, RuntimeError, f"split_size can only be 0 if dimension size is 0, but got dimension size of {n}")
+    count = max((n + size - 1) // size, 1) if size else 1
+    sizes = [size] * count
+    sizes[-1] = n - size * (count - 1)
+    return _split(tensor, tuple(sizes), dim)
+
+
+@composite("chunk(T input, int chunks, dim dim=0)")
+def chunk(input: Any, chunks: int, dim: int = 0) -> Any:
+    """At most ``chunks`` views of equal size along ``dim`` (the last may be smaller)."""
+    check(input.a.ndim > 0, RuntimeError, "chunk expects at least a 1-dimensional tensor")
+    check(chunks > 0, RuntimeError, f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    dim = wrap_dim(dim, input.a.ndim)
+    n = input.a.shape[dim]
+    size = (n + chunks - 1) // chunks
+    if size == 0:
+        return _split(input, (0,) * chunks, dim)
+    return split(input, size, dim)
+
+
+@composite("tensor_split(T input, any indices_or_sections, dim dim=0)")
+def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
+    """Split into n nearly equal parts, or before the indices listed."""
+    check(input.a.ndim > 0, RuntimeError, "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
+    dim = wrap_dim(dim, input.a.ndim)
+    n = input.a.shape[dim]
+    at = indices_or_sections
+    if isinstance(at, Tensor):
+        at = at.tolist()
+    if isinstance(at, int):
+        check(at > 0, RuntimeError, f"number of sections must be larger than 0, got {at}")
+        base, extra = divmod(n, at)
+        return _split(input, tuple(base + (i < extra) for i in range(at)), dim)
+    bounds = [slice(None, int(i)).indices(n)[1] for i in at]
+    starts = [0, *bounds]
+    sizes = tuple(max(e - s, 0) for s, e in zip(starts, [*bounds, n]))
+    lead = (slice(None),) * dim
+    if sum(sizes) == n:
+        return _split(input, sizes, dim)
+    return tuple(_part(input, (*lead, slice(s, s + k))) for s, k in zip(starts, sizes))
+
+
+# ------------------------------------------------------------------------------------------ strides
+def _strided_back(g: Any, size: Any, stride: Any, at: int, input_shape: Any, span: int) -> Any:
+    return _as_strided_backward(g, input_shape, size, stride, at, span)
+
+
+@op("_as_strided_backward(T input, any shape, any size, any stride, int at, int span)", ns="_C",
+    grad={"input": lambda g, size, stride, at: g.contiguous().as_strided(size, stride, at)})  # fmt: skip
+def _as_strided_backward(a: np.ndarray, shape: Any, size: Any, stride: Any, at: int, span: int) -> np.ndarray:
+    """Gradient of a strided window onto contiguous memory: overlapping elements add up."""
+    flat = np.zeros(max(span, int(np.prod(shape))), a.dtype)
+    index = np.full((), at, np.int64)
+    for n, s in zip(size, stride):
+        index = index[..., None] + np.arange(n) * s
+    np.add.at(flat, index.reshape(-1), a.reshape(-1))
+    return flat[: int(np.prod(shape))].reshape(shape)
+
+
+@view("_as_strided(T input, any size, any stride, int at, int span)", ns="_C", node="AsStridedBackward0",
+      grad={"input": _strided_back})  # fmt: skip
+def _as_strided(a: np.ndarray, size: Any, stride: Any, at: int, span: int) -> np.ndarray:
+    raise RuntimeError("as_strided needs the storage")
+
+
+def as_strided(input: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
+    """A view onto the storage of ``input`` with any sizes and strides (in elements)."""
+    root = root_array(input)
+    size, stride = tuple(int(s) for s in size), tuple(int(s) for s in stride)
+    check(len(size) == len(stride), RuntimeError, "mismatch in length of strides and shape")
+    check(all(s >= 0 for s in stride), RuntimeError, "as_strided: Negative strides are not supported at the moment")
+    start = input.storage_offset() if storage_offset is None else int(storage_offset)
+    need = start + 1 + sum((n - 1) * s for n, s in zip(size, stride)) if all(size) else 0
+    check(
+        need <= root.size,
+        RuntimeError,
+        f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {start}, and itemsize {root.itemsize} "
+        f"requiring a storage size of {need * root.itemsize} are out of bounds for storage of size {root.nbytes}",
+    )
+    item = root.itemsize
+    r = np.ndarray(size, root.dtype, root, start * item if all(size) else 0, tuple(s * item for s in stride))
+    return _strided_tensor(input, r, size, stride, start)
+
+
+def _strided_tensor(x: Any, r: np.ndarray, size: Any, stride: Any, start: int) -> Any:
+    from mindtorch.core.dispatch import finish
+
+    base = x
+    rel = start - (x.storage_offset() if x.is_contiguous() else 0)
+    span = x.a.size if x.is_contiguous() else root_array(x).size
+    t = finish(_as_strided.row, r, (base, size, stride, rel, span))
+    t.b = (x, as_strided, (size, stride, start))
+    return t
+
+
+put("torch", as_strided=as_strided)
+put("Tensor", as_strided=as_strided)
+
+
+def _unfold_back(g: Any, dimension: int, size: int, step: int, input_shape: Any) -> Any:
+    return _unfold_backward(g, input_shape, dimension, size, step)
+
+
+@op("_unfold_backward(T input, any shape, int dimension, int size, int step)", ns="_C",
+    grad={"input": lambda g, dimension, size, step: g.unfold(dimension, size, step)})  # fmt: skip
+def _unfold_backward(a: np.ndarray, shape: Any, dimension: int, size: int, step: int) -> np.ndarray:
+    z = np.zeros(shape, a.dtype)
+    if not shape:
+        return a.reshape(())
+    d = wrap_dim(dimension, len(shape))
+    lead = (slice(None),) * d
+    for i in range(a.shape[d]):
+        z[(*lead, slice(i * step, i * step + size))] += np.moveaxis(a[(*lead, i)], -1, d)
+    return z
+
+
+@view("unfold(T input, dim dimension, int size, int step)", ns="Tensor", grad={"input": _unfold_back})
+def unfold(a: np.ndarray, dimension: int, size: int, step: int) -> np.ndarray:
+    """Windows of ``size`` every ``step`` along a dimension, as a new last dimension, sharing memory."""
+    if a.ndim == 0:
+        check(size <= 1, RuntimeError, f"maximum size for tensor at dimension 0 is 1 but size is {size}")
+        return a.reshape((size,))
+    d = wrap_dim(dimension, a.ndim)
+    n = a.shape[d]
+    check(size <= n, RuntimeError, f"maximum size for tensor at dimension {d} is {n} but size is {size}")
+    check(step > 0, RuntimeError, f"step is {step} but must be > 0")
+    count = (n - size) // step + 1
+    shape = (*a.shape[:d], count, *a.shape[d + 1 :], size)
+    strides = (*a.strides[:d], a.strides[d] * step, *a.strides[d + 1 :], a.strides[d])
+    return np.lib.stride_tricks.as_strided(a, shape, strides)
+
+
+# ------------------------------------------------------------------------------------------ complex and detached
+@view("view_as_real(T input)", ns="torch", grad={"input": lambda g: view_as_complex(g.contiguous())})
+def view_as_real(a: np.ndarray) -> np.ndarray:
+    """Real and imaginary parts as a last dimension of two, sharing memory."""
+    check(a.dtype.kind == "c", RuntimeError, "view_as_real is only supported for complex tensors")
+    part = a.real.dtype
+    return np.lib.stride_tricks.as_strided(a.real, (*a.shape, 2), (*a.strides, part.itemsize))
+
+
+@view("view_as_complex(T input)", ns="torch", grad={"input": lambda g: view_as_real(g.contiguous())})
+def view_as_complex(a: np.ndarray) -> np.ndarray:
+    """A last dimension of two seen as complex numbers, sharing memory."""
+    check(a.dtype.kind == "f", RuntimeError, f"view_as_complex is only supported for floating point tensors, but got a tensor of scalar type: {a.dtype}")
+    check(a.ndim > 0, RuntimeError, "Input tensor must have one or more dimensions")
+    check(a.shape[-1] == 2, RuntimeError, "Tensor must have a last dimension of size 2")
+    check(a.strides[-1] == a.itemsize, RuntimeError, "Tensor must have a last dimension with stride 1")
+    return a.view(np.complex64 if a.itemsize == 4 else np.complex128)[..., 0]
+
+
+@op("_complex_of(T input, bool imaginary)", ns="_C",
+    grad={"input": lambda g, imaginary: g.imag if imaginary else g.real})  # fmt: skip
+def _complex_of(a: np.ndarray, imaginary: bool) -> np.ndarray:
+    return (a * 1j).astype(np.complex64 if a.itemsize == 4 else np.complex128) if imaginary else a.astype(
+        np.complex64 if a.itemsize == 4 else np.complex128
+    )
+
+
+@view("_real(T input)", ns="_C", node="RealBackward0", grad={"input": lambda g: _complex_of(g, False)})
+def _real(a: np.ndarray) -> np.ndarray:
+    return a.real
+
+
+@view("_imag(T input)", ns="_C", node="ImagBackward0", grad={"input": lambda g: _complex_of(g, True)})
+def _imag(a: np.ndarray) -> np.ndarray:
+    check(a.dtype.kind == "c", RuntimeError, "imag is not implemented for tensors with non-complex dtypes.")
+    return a.imag
+
+
+def real(input: Any) -> Any:
+    """The real part: a view of a complex tensor, the tensor itself otherwise."""
+    return _real(input) if input.k.cat == 3 else input
+
+
+def imag(input: Any) -> Any:
+    """The imaginary part, a view. RuntimeError for real tensors."""
+    return _imag(input)
+
+
+def _set_part(get: Any) -> Any:
+    def setter(x: Any, v: Any) -> None:
+        get(x)[...] = v
+
+    return setter
+
+
+put("torch", real=real, imag=imag)
+put("Tensor", real=property(real, _set_part(real)), imag=property(imag, _set_part(imag)))
+
+
+@op("_conj(T input)", ns="_C", node="ConjBackward0", grad={"input": lambda g: g.conj()})
+def _conj(a: np.ndarray) -> Any:
+    return np.conjugate(a, extobj=E)
+
+
+def conj(input: Any) -> Any:
+    """Complex conjugate (computed at once: ``is_conj()`` is always False here); real tensors are returned as they are."""
+    return _conj(input) if input.k.cat == 3 else input
+
+
+put("torch Tensor", conj=conj)
+put("torch Tensor", is_conj=lambda input: False, is_neg=lambda input: False)
+
+
+def detach(x: Any) -> Any:
+    """The same memory without history; writes to either are seen by the version check of both."""
+    from mindtorch.core.tensor import cell_of, new
+
+    if modes.NS["MODE"] or not x.k.plain:
+        from mindtorch.core import overrides
+
+        if overrides.wanted((x,)):
+            r = overrides.call(detach, (x,), {})
+            if r is not NotImplemented:
+                return r
+    t = new()
+    t.a, t.k, t.v, t.n = x.a, x.k, cell_of(x), None
+    return t
+
+
+put("torch Tensor", detach=detach)
