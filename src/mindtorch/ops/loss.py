@@ -155,7 +155,12 @@ def cross_entropy_backward(g: np.ndarray, a: np.ndarray, t: np.ndarray, w: Any, 
     """Gradient of the input of ``cross_entropy_index``."""
     x, flat, moved = _layout(a, t)
     masked = K.check_targets(flat, x.shape[1], ignore)
-    factor = _row_factor(g, flat, w, ignore, masked, reduction, x.dtype)
+    if w is None and not masked and reduction != "none" and flat.size:
+        s = float(g) / flat.size if reduction == "mean" else float(g)
+        factor = np.empty(flat.size, x.dtype)
+        factor.fill(s)
+    else:
+        factor = _row_factor(g, flat, w, ignore, masked, reduction, x.dtype)
     r = K.row_gradients(x, flat, ignore, factor)
     return r if r.shape == a.shape and moved is None else _unlayout(r, a, moved)
 
@@ -174,7 +179,11 @@ def cross_entropy_backward(g: np.ndarray, a: np.ndarray, t: np.ndarray, w: Any, 
 )
 def cross_entropy_index(a: np.ndarray, t: np.ndarray, w: Any, ignore: int, reduction: str) -> Any:
     """Cross entropy of logits (C), (N, C) or (N, C, d...) with class indices () / (N) / (N, d...)."""
-    if a.ndim != 2 or t.ndim != 1 or t.shape[0] != a.shape[0] or w is not None or t.dtype.num != 7:
+    plain = w is None and a.ndim == 2 and t.ndim == 1 and t.shape[0] == a.shape[0] and t.dtype.num == 7
+    if plain and a.dtype is K.F32 and a.flags.c_contiguous and t.shape[0]:
+        if not K.check_targets(t, a.shape[1], ignore):
+            return K.reduce_rows(K.row_losses(a, t, ignore, False), t.shape[0], reduction)
+    if not plain:
         _fit(a, t, w)
     if a.dtype.kind != "f":
         floating("log_softmax_lastdim_kernel_impl", a)
