@@ -370,7 +370,9 @@ def _record(row: Any, nums: frozenset[str]) -> list[str]:
     saved = []
     for name in row.saved:
         p = row.params[row.index[name]] if name in row.index else None
-        if p is None and name != "out":
+        if is_part(name):
+            saved.append("None")
+        elif p is None and name != "out":
             saved.append(_meta_text(row, name, nums))
         elif p is not None and p.type == "TL":
             saved.append(f"list({name})")
@@ -395,6 +397,11 @@ def _record(row: Any, nums: frozenset[str]) -> list[str]:
     return out
 
 
+def is_part(name: str) -> bool:
+    """Whether a derivative names one output of several (``out1``)."""
+    return name.startswith("out") and name[3:].isdigit()
+
+
 def _meta_text(row: Any, name: str, nums: frozenset[str]) -> str:
     """Source for ``input_shape`` / ``input_dtype`` of a parameter: saved without keeping the tensor."""
     param, what = name.rsplit("_", 1)
@@ -408,9 +415,9 @@ def _meta_text(row: Any, name: str, nums: frozenset[str]) -> str:
 
 
 # ------------------------------------------------------------------------------------------ node
-def node_class(row: Any, nout: int) -> type:
+def node_class(row: Any, nout: int, seq: bool = False) -> type:
     """The node class of a row; ``apply`` unpacks what was saved and calls the derivative of each wanted input."""
-    text, scope = _apply_source(row)
+    text, scope = _apply_source(row, seq)
     local: dict[str, Any] = {}
     exec(compile(text, f"<mindtorch derivative of {row.name}>", "exec"), scope, local)
     body = {"__slots__": (), "label": row.label, "apply": local["apply"], "nout": nout, "row": row, "__module__": "mindtorch"}
@@ -419,34 +426,33 @@ def node_class(row: Any, nout: int) -> type:
     return type(row.label, (tape.Node,), body)
 
 
-def _unpack_lines(row: Any) -> list[str]:
-    lines = []
+def _unpacked(row: Any) -> dict[str, str]:
+    """Source that gives each saved value, checked when (and only when) a rule asks for it."""
+    where = {"g": "g"}
     for i, name in enumerate(row.saved):
         v = f"s{i}"
-        if name == "out":
-            lines.append(f"    {v} = OUTS(nd, {v})")
-            continue
-        if name not in row.index:
-            continue
-        kind = row.params[row.index[name]].type
-        if kind == "TL":
-            lines.append(f"    {v} = [CHECK(nd, x) for x in {v}]")
+        kind = row.params[row.index[name]].type if name in row.index else ""
+        if name == "out" or is_part(name):
+            v = f"OUTS(nd, {v})"
+        elif kind == "TL":
+            v = f"[CHECK(nd, x) for x in {v}]"
         elif kind in ("T", "T?", "TN", "TN?"):
-            lines.append(f"    {v} = CHECK(nd, {v})")
-    return lines
+            v = f"CHECK(nd, {v})"
+        where[name] = v
+    return where
 
 
-def _apply_source(row: Any) -> tuple[str, dict[str, Any]]:
+def _apply_source(row: Any, seq: bool = False) -> tuple[str, dict[str, Any]]:
     scope: dict[str, Any] = {"CHECK": check_saved, "OUTS": _outs, "FREED": tape.freed, "SPLIT": _split_lists}
     lists = any(row.params[j].type == "TL" for j in row.grad_index)
     names = [f"s{i}" for i in range(len(row.saved))] + (["counts"] if lists else [])
     lines = ["def apply(nd, g):"]
     if names:
         lines += ["    s = nd.s", "    if s is None: FREED()", f"    {', '.join(names)}, = s"]
-    lines += _unpack_lines(row)
+    if seq:
+        lines.append("    if nd.nout == 1: g = (g,)")
     lines.append("    e = nd.e")
-    where = {name: f"s{i}" for i, name in enumerate(row.saved)}
-    where["g"] = "g"
+    where = _unpacked(row)
 
     def call(fname: str, fn: Any) -> str:
         args = []
@@ -512,13 +518,34 @@ def check_saved(nd: Any, x: Any) -> Any:
     return x
 
 
-def _outs(nd: Any, s: Any) -> Any:
-    if s.__class__ is tuple and (not s or s[0].__class__ is tuple or s[0] is None or s[0].__class__ is tape.Packed):
-        return tuple(None if x is None else tape.unpack(nd, x) for x in s)
+class _Outs:
+    """Saved outputs of a node with several: each is unpacked, and checked, only when a rule reads it."""
+
+    __slots__ = ("entries", "node")
+
+    def __init__(self, node: Any, entries: tuple[Any, ...]) -> None:
+        self.node, self.entries = node, entries
+
+    def __getitem__(self, i: int) -> Any:
+        return _one_out(self.node, self.entries[i])
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+def _one_out(nd: Any, s: Any) -> Any:
+    if s is None:
+        return None
     t = tape.unpack(nd, s)
     if s.__class__ is tape.Packed and t.n is None:
         t.n = nd
     return t
+
+
+def _outs(nd: Any, s: Any) -> Any:
+    if s.__class__ is tuple and (not s or not hasattr(s[0], "dtype")):
+        return _Outs(nd, s)
+    return _one_out(nd, s)
 
 
 NS["_compile"] = compile_row

@@ -222,7 +222,7 @@ def finish(row: Any, r: Any, values: Sequence[Any], meta: bool = False) -> Any:
     if row.kind == "view":
         _link_views(row, outs, values, multi)
     if modes.state.grad and not meta:
-        _record(row, outs, values)
+        _record(row, outs, values, multi)
     if not multi:
         return outs[0]
     if row.structseq is not None:
@@ -255,7 +255,7 @@ def _edges(row: Any, values: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[int,
     return tuple(edges), tuple(counts) if lists else None
 
 
-def _record(row: Any, outs: list[Any], values: Sequence[Any]) -> None:
+def _record(row: Any, outs: list[Any], values: Sequence[Any], seq: bool) -> None:
     row.prepare()
     edges, counts = _edges(row, values)
     if not any(e is not None for e in edges):
@@ -263,7 +263,7 @@ def _record(row: Any, outs: list[Any], values: Sequence[Any]) -> None:
     live = [i for i, t in enumerate(outs) if t is not None and t.k.diff and i not in row.nondiff]
     if not live:
         return
-    cls = row.node_class(len(outs))
+    cls = row.node_class(len(outs), seq)
     nd = object.__new__(cls)
     nd.e = edges
     nd.q = 0
@@ -272,7 +272,11 @@ def _record(row: Any, outs: list[Any], values: Sequence[Any]) -> None:
     for name in row.saved:
         if name == "out":
             entries = tuple((t.a, t.k, _out_cell(t), i) if t is not None else None for i, t in enumerate(outs))
-            saved.append(entries if multi else entries[0])
+            saved.append(entries if seq else entries[0])
+        elif codegen_is_part(name):
+            i = int(name[3:])
+            t = outs[i]
+            saved.append((t.a, t.k, _out_cell(t), i) if t is not None else None)
         elif name in row.index:
             saved.append(values[row.index[name]])
         else:
@@ -291,6 +295,11 @@ def _record(row: Any, outs: list[Any], values: Sequence[Any]) -> None:
         nd.__dict__["trace"] = traceback.format_list(_user_stack())
     for i in live:
         outs[i].n = Out(nd, i) if multi else nd
+
+
+def codegen_is_part(name: str) -> bool:
+    """Whether a derivative names one output of several (``out1``)."""
+    return name.startswith("out") and name[3:].isdigit()
 
 
 def _meta_of(row: Any, name: str, values: Sequence[Any]) -> Any:

@@ -241,11 +241,11 @@ def batch_norm_backward(
 
 
 def _bn_rule(
-    g: Any, needs: Any, input: Tensor, weight: Any, bias: Any, out: Any, training: bool, eps: float
+    g: Any, needs: Any, input: Tensor, weight: Any, bias: Any, out1: Any, out2: Any, training: bool, eps: float
 ) -> tuple[Any, Any, Any]:
     if g[0] is None:
         return None, None, None
-    gx, gw, gb = batch_norm_backward(g[0], input, weight, out[1].detach(), out[2].detach(), training, eps)
+    gx, gw, gb = batch_norm_backward(g[0], input, weight, out1.detach(), out2.detach(), training, eps)
     return (
         gx if needs[0] else None,
         gw.to(weight.dtype) if needs[1] else None,
@@ -314,8 +314,7 @@ def _batch_norm(
     if training:
         n = input.numel() // input.shape[1] if input.shape[1] else 0
         _update(mean, mu, momentum)
-        if var is not None:
-            _update(var, v * (n / (n - 1)) if n > 1 else v, momentum)
+        _update(var, v * (n / max(n - 1, 1)), momentum)
     return out
 
 
@@ -351,6 +350,26 @@ def torch_batch_norm(
 ) -> Tensor:
     """Batch norm in torch's argument order; ``cudnn_enabled`` only matters on CUDA devices."""
     return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+@composite(
+    "native_batch_norm(T input, T? weight, T? bias, T? running_mean, T? running_var, bool training, float momentum, "
+    "float eps)",
+    ns="torch",
+)
+def native_batch_norm(
+    input: Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    """(result, mean, inverse deviation); both statistics are empty outside training."""
+    _bn_check(input, (running_mean, running_var), weight, bias, training)
+    mean, var = (None, None) if training else (running_mean, running_var)
+    out, mu, invstd, v = _native_batch_norm(input, weight, bias, mean, var, training, eps)
+    if not training:
+        return out, mu.new_empty((0,)), mu.new_empty((0,))
+    n = input.numel() // max(input.shape[1], 1)
+    _update(running_mean, mu, momentum)
+    _update(running_var, v * (n / max(n - 1, 1)), momentum)
+    return out, mu, invstd
 
 
 # ---------------------------------------------------------------------- instance norm
@@ -471,11 +490,11 @@ def group_norm_backward(
 
 
 def _gn_rule(
-    g: Any, needs: Any, input: Tensor, weight: Any, bias: Any, out: Any, num_groups: int, eps: float
+    g: Any, needs: Any, input: Tensor, weight: Any, bias: Any, out1: Any, out2: Any, num_groups: int, eps: float
 ) -> tuple[Any, Any, Any]:
     if g[0] is None:
         return None, None, None
-    gx, gw, gb = group_norm_backward(g[0], input, weight, out[1].detach(), out[2].detach(), num_groups, eps)
+    gx, gw, gb = group_norm_backward(g[0], input, weight, out1.detach(), out2.detach(), num_groups, eps)
     return gx if needs[0] else None, gw if needs[1] else None, gb if needs[2] else None
 
 

@@ -73,7 +73,7 @@ class Row:
         self.uid = f"{next(_uid)}_{self.name}"
         self.doc = kernel.__doc__ if isinstance(kernel, types.FunctionType) else f"{self.name}: see torch.{self.name}."
         self.label = self.node or _label(self.name)
-        self._nodes: dict[int, type] = {}
+        self._nodes: dict[tuple[int, bool], type] = {}
         self._ready = False
         self.fn = codegen.stub(self)
         self.fn.row = self  # type: ignore[attr-defined]
@@ -108,7 +108,7 @@ class Row:
             meta = n.rsplit("_", 1)
             if len(meta) == 2 and meta[1] in ("shape", "dtype") and meta[0] in self.index:
                 continue
-            if n != "out" and n not in self.index:
+            if n != "out" and n not in self.index and not codegen.is_part(n):
                 raise TypeError(f"row {self.name}: derivative uses {n!r}, which is not a parameter")
         self.saved = used
         self._ready = True
@@ -125,11 +125,11 @@ class Row:
             p.type == "ints*" for p in self.params
         )
 
-    def node_class(self, nout: int) -> Any:
-        """Node class for results with ``nout`` outputs."""
-        got = self._nodes.get(nout)
+    def node_class(self, nout: int, seq: bool = False) -> Any:
+        """Node class for results with ``nout`` outputs; ``seq`` when the kernel returned a sequence."""
+        got = self._nodes.get((nout, seq))
         if got is None:
-            got = self._nodes[nout] = codegen.node_class(self, nout)
+            got = self._nodes[nout, seq] = codegen.node_class(self, nout, seq)
         return got
 
     # ------------------------------------------------------------------ calling

@@ -139,6 +139,9 @@ def set_num_threads(n: int) -> None:
     if n <= 0:
         raise RuntimeError("set_num_threads expects a positive integer")
     _settings["threads"] = n
+    from mindtorch.engine.host import jit
+
+    jit.set_threads(n)
     try:
         from threadpoolctl import threadpool_limits
     except ImportError:

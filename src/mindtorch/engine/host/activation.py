@@ -56,6 +56,12 @@ def _flat(a: np.ndarray) -> np.ndarray:
     return (a if a.flags.c_contiguous else np.ascontiguousarray(a)).reshape(-1)
 
 
+def _lifted(plain: Callable[..., Any], a: np.ndarray, p: float, q: float) -> Any:
+    """``plain`` over an array of at least one dimension: 0-dim results are NumPy scalars, which Python numbers promote."""
+    with quiet():
+        return plain(a, p, q) if a.ndim else plain(a.reshape(1), p, q).reshape(())
+
+
 def _forward(plain: Callable[..., Any], body: Callable[..., Any]) -> Callable[..., Any]:
     """A unary map: ``plain(x, p, q)`` over arrays, ``body(x, p, q)`` over float32 scalars inside the fused loop."""
 
@@ -67,8 +73,7 @@ def _forward(plain: Callable[..., Any], body: Callable[..., Any]) -> Callable[..
 
     def call(a: np.ndarray, p: float = 0.0, q: float = 0.0) -> np.ndarray:
         if a.dtype is not F32 or (loop.compiled is None and not loop.tick(a.size)):
-            with quiet():
-                return plain(a, p, q)
+            return _lifted(plain, a, p, q)
         out = np.empty(a.shape, F32)
         loop(_flat(a), out.reshape(-1), p, q, jit.threads_for(a.size))
         return out
@@ -89,7 +94,7 @@ def _backward(plain: Callable[..., Any], body: Callable[..., Any]) -> Callable[.
         fits = a.dtype is F32 and g.dtype is F32 and g.shape == a.shape
         if not fits or (loop.compiled is None and not loop.tick(a.size)):
             with quiet():
-                return g * plain(a, p, q)
+                return g * _lifted(plain, a, p, q)
         out = np.empty(a.shape, F32)
         loop(_flat(g), _flat(a), out.reshape(-1), p, q, jit.threads_for(a.size))
         return out

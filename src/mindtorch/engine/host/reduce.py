@@ -242,7 +242,7 @@ def nansum(a: np.ndarray, dim: Any, keepdim: bool, dtype: Any) -> Any:
 
 
 def _halved(a: np.ndarray) -> np.ndarray:
-    """Products of the two halves of the last axis, until it is short: whole-vector work, where NumPy's reduce is scalar."""
+    """Products of the two halves of the last axis, until it is short: vector work, where NumPy's reduce is scalar."""
     while a.shape[-1] >= 16:
         h = a.shape[-1] // 2
         odd = a[..., 2 * h :]
