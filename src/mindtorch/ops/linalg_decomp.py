@@ -367,14 +367,11 @@ def _skew(x: Tensor) -> Tensor:
 
 def _svd_grad(g: Any, out: Any, full: bool) -> Tensor:
     (gu, gs, gvh), (u, s, vh) = g, out
-    check(
-        not full or (gu is None and gvh is None),
-        RuntimeError,
-        "svd_backward: The gradients of U and Vh are only defined with full_matrices=False",
-    )
     k = s.shape[-1]
     if full:
         u, vh = u.narrow(-1, 0, k), vh.narrow(-2, 0, k)
+        gu = gu if gu is None else gu.narrow(-1, 0, k)
+        gvh = gvh if gvh is None else gvh.narrow(-2, 0, k)
     if gu is None and gvh is None:
         return matmul(u * gs.unsqueeze(-2), vh)
     m, n = u.shape[-2], vh.shape[-1]

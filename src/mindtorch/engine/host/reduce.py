@@ -408,8 +408,10 @@ def arg_extreme(name: str, method: str) -> Any:
             raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{a.dtype.name}': complex has no order")
         ax = axes(None if dim is None else (dim,), a.ndim)
         if not a.size:
+            if ax is None:
+                raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0.")
             _nonempty(name, a, ax)
-            d = (ax or (0,))[0]
+            d = ax[0]
             shape = a.shape[:d] + ((1,) if keepdim else ()) + a.shape[d + 1 :]
             return np.zeros(shape, I8)
         if ax is None:
