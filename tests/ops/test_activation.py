@@ -36,7 +36,11 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_float64_with_second_derivative(name: str) -> None:
-    same(lambda lib, x: getattr(lib.nn.functional, name)(x, **CASES[name]), array(6, 8, dtype="float64") * 2, double=name != "hardsigmoid")
+    same(
+        lambda lib, x: getattr(lib.nn.functional, name)(x, **CASES[name]),
+        array(6, 8, dtype="float64") * 2,
+        double=name != "hardsigmoid",
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -45,13 +49,17 @@ def test_other_dtypes(name: str, dtype: str) -> None:
     same(lambda lib, x: getattr(lib.nn.functional, name)(x, **CASES[name]), (array(6, 8) * 3).astype(dtype))
 
 
-@pytest.mark.parametrize("name", [n for n in CASES if n not in ("glu", "softsign", "tanhshrink", "softshrink", "threshold")])
+@pytest.mark.parametrize(
+    "name", [n for n in CASES if n not in ("glu", "softsign", "tanhshrink", "softshrink", "threshold")]
+)
 def test_special_values(name: str) -> None:
     x = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 100.0, -100.0, 1e-20], np.float32)
     same(lambda lib, v: getattr(lib.nn.functional, name)(v), x, grad=name not in ("mish", "silu", "gelu"))
 
 
-@pytest.mark.parametrize("name", ["relu", "relu6", "leaky_relu", "elu", "selu", "celu", "silu", "mish", "hardtanh", "hardswish"])
+@pytest.mark.parametrize(
+    "name", ["relu", "relu6", "leaky_relu", "elu", "selu", "celu", "silu", "mish", "hardtanh", "hardswish"]
+)
 def test_inplace_argument(name: str) -> None:
     def run(lib, x):  # type: ignore[no-untyped-def]
         y = x * 1
@@ -63,7 +71,10 @@ def test_inplace_argument(name: str) -> None:
 
 
 def test_functions_of_torch_and_methods() -> None:
-    same(lambda lib, x: (lib.relu(x), x.relu(), lib.selu(x), lib.celu(x, 0.5), lib.hardshrink(x), x.hardshrink(0.2)), array(5, 4))
+    same(
+        lambda lib, x: (lib.relu(x), x.relu(), lib.selu(x), lib.celu(x, 0.5), lib.hardshrink(x), x.hardshrink(0.2)),
+        array(5, 4),
+    )
     same(lambda lib, x: lib.threshold(x, 0.1, 7.0), array(5, 4))
     same(lambda lib, x: (x * 1).relu_(), array(5, 4))
     same(lambda lib, x: lib.relu_(x * 1), array(5, 4))
@@ -77,20 +88,34 @@ def test_gelu_tanh() -> None:
 @pytest.mark.parametrize("shape", [(4, 3, 5), (4, 3), (6,)])
 def test_prelu(shape: tuple[int, ...]) -> None:
     n = shape[1] if len(shape) > 1 else 1
-    same(lambda lib, x, w: lib.nn.functional.prelu(x, w), array(*shape, dtype="float64"), array(n, dtype="float64"), double=True)
+    same(
+        lambda lib, x, w: lib.nn.functional.prelu(x, w),
+        array(*shape, dtype="float64"),
+        array(n, dtype="float64"),
+        double=True,
+    )
     same(lambda lib, x, w: lib.prelu(x, w), array(*shape), array(1))
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "softmin"])
-@pytest.mark.parametrize(("shape", "dim"), [((5, 7), 1), ((5, 7), 0), ((2, 3, 4), 1), ((2, 3, 4), -1), ((6,), 0), ((), 0), ((0, 3), 1), ((3, 0), 1)])
+@pytest.mark.parametrize(
+    ("shape", "dim"),
+    [((5, 7), 1), ((5, 7), 0), ((2, 3, 4), 1), ((2, 3, 4), -1), ((6,), 0), ((), 0), ((0, 3), 1), ((3, 0), 1)],
+)
 def test_softmax(name: str, shape: tuple[int, ...], dim: int) -> None:
-    same(lambda lib, x: getattr(lib.nn.functional, name)(x, dim=dim), array(*shape, dtype="float64"), double=bool(np.prod(shape)))
+    same(
+        lambda lib, x: getattr(lib.nn.functional, name)(x, dim=dim),
+        array(*shape, dtype="float64"),
+        double=bool(np.prod(shape)),
+    )
     same(lambda lib, x: getattr(lib.nn.functional, name)(x, dim=dim), array(*shape))
 
 
 def test_softmax_dtype_forms_and_guards() -> None:
     same(lambda lib, x: (lib.softmax(x, 1), x.softmax(-1), lib.log_softmax(x, dim=0), x.log_softmax(0)), array(5, 4))
-    same(lambda lib, x: (lib.softmax(x, 1, dtype=lib.float64), x.softmax(1, lib.float32)), array(5, 4).astype("float16"))
+    same(
+        lambda lib, x: (lib.softmax(x, 1, dtype=lib.float64), x.softmax(1, lib.float32)), array(5, 4).astype("float16")
+    )
     same(lambda lib, x: lib.softmax(x, 1, dtype=lib.float32), np.arange(12).reshape(3, 4), grad=False)
     x = np.array([[1, 2, -np.inf], [np.nan, 1, 2], [np.inf, 1, 2], [-np.inf] * 3, [300, -300, 0]], np.float32)
     same(lambda lib, v: (lib.softmax(v, 1), lib.log_softmax(v, 1), lib.softmax(v, 0)), x, grad=False)

@@ -12,7 +12,7 @@ def f64(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 Q, K, V = f64(2, 3, 5, 4), f64(2, 3, 6, 4, seed=1), f64(2, 3, 6, 7, seed=2)
-SDPA = lambda lib, *a, **k: lib.nn.functional.scaled_dot_product_attention(*a, **k)  # noqa: E731
+SDPA = lambda lib, *a, **k: lib.nn.functional.scaled_dot_product_attention(*a, **k)
 
 
 @pytest.mark.parametrize("kind", ["none", "causal", "bool", "float", "scale"])
@@ -37,7 +37,12 @@ def test_sdpa(kind: str) -> None:
 
 
 def test_sdpa_grouped_heads_and_ranks() -> None:
-    same(lambda lib, q, k, v: SDPA(lib, q, k, v, enable_gqa=True), f64(2, 6, 5, 4), f64(2, 3, 6, 4), f64(2, 3, 6, 4, seed=1))
+    same(
+        lambda lib, q, k, v: SDPA(lib, q, k, v, enable_gqa=True),
+        f64(2, 6, 5, 4),
+        f64(2, 3, 6, 4),
+        f64(2, 3, 6, 4, seed=1),
+    )
     same(lambda lib, q, k, v: SDPA(lib, q, k, v), f64(5, 4), f64(6, 4), f64(6, 4, seed=1))
     same(lambda lib, q, k, v: SDPA(lib, q, k, v), *(array(3, 5, 4, seed=i, dtype="float16") for i in range(3)))
     fails(lambda lib, q, k, v: SDPA(lib, q, k, v), array(5, 4), f64(6, 4), f64(6, 4))
@@ -84,7 +89,9 @@ def test_multi_head(kind: str, weights: bool) -> None:
 
 def test_multi_head_errors() -> None:
     def call(lib, x, w, wo, e=8, heads=2, **kw):  # type: ignore[no-untyped-def]
-        return lib.nn.functional.multi_head_attention_forward(x, x, x, e, heads, w, None, None, None, False, 0.0, wo, None, **kw)
+        return lib.nn.functional.multi_head_attention_forward(
+            x, x, x, e, heads, w, None, None, None, False, 0.0, wo, None, **kw
+        )
 
     args = array(5, 3, 8), array(24, 8), array(8, 8)
     fails(lambda lib, *a: call(lib, *a, e=7), *args)

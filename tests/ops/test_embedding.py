@@ -15,16 +15,41 @@ IDX = np.array([[1, 2, 0, 2], [4, 2, 1, 1]])
 @pytest.mark.parametrize("bias", [True, False])
 def test_linear(shape: tuple[int, ...], bias: bool) -> None:
     extra = (array(3, seed=2, dtype="float64"),) if bias else ()
-    same(lambda lib, x, *w: lib.nn.functional.linear(x, *w), array(*shape, dtype="float64"), array(3, 4, seed=1, dtype="float64"),
-         *extra, double=bool(np.prod(shape)))  # fmt: skip
-    same(lambda lib, x, *w: lib.nn.functional.linear(x, *w), array(*shape), array(3, 4, seed=1), *(e.astype("float32") for e in extra))
+    same(
+        lambda lib, x, *w: lib.nn.functional.linear(x, *w),
+        array(*shape, dtype="float64"),
+        array(3, 4, seed=1, dtype="float64"),
+        *extra,
+        double=bool(np.prod(shape)),
+    )
+    same(
+        lambda lib, x, *w: lib.nn.functional.linear(x, *w),
+        array(*shape),
+        array(3, 4, seed=1),
+        *(e.astype("float32") for e in extra),
+    )
 
 
 def test_linear_other_types_bilinear() -> None:
-    same(lambda lib, x, w, b: lib.nn.functional.linear(x, w, b), array(5, 4, dtype="float16"), array(3, 4, dtype="float16"), array(3, dtype="float16"))
-    same(lambda lib, x, w: lib.nn.functional.linear(x, w), array(5, 4, dtype="complex64"), array(3, 4, seed=1, dtype="complex64"))
-    same(lambda lib, x, y, w, b: lib.nn.functional.bilinear(x, y, w, b), array(5, 2, dtype="float64"), array(5, 3, seed=1, dtype="float64"),
-         array(4, 2, 3, seed=2, dtype="float64"), array(4, seed=3, dtype="float64"), double=True)  # fmt: skip
+    same(
+        lambda lib, x, w, b: lib.nn.functional.linear(x, w, b),
+        array(5, 4, dtype="float16"),
+        array(3, 4, dtype="float16"),
+        array(3, dtype="float16"),
+    )
+    same(
+        lambda lib, x, w: lib.nn.functional.linear(x, w),
+        array(5, 4, dtype="complex64"),
+        array(3, 4, seed=1, dtype="complex64"),
+    )
+    same(
+        lambda lib, x, y, w, b: lib.nn.functional.bilinear(x, y, w, b),
+        array(5, 2, dtype="float64"),
+        array(5, 3, seed=1, dtype="float64"),
+        array(4, 2, 3, seed=2, dtype="float64"),
+        array(4, seed=3, dtype="float64"),
+        double=True,
+    )
     fails(lambda lib, x, w: lib.nn.functional.linear(x, w), array(5, 4), array(3, 5))
     fails(lambda lib, x, w: lib.nn.functional.linear(x, w), array(5, 4), array(3, 4, dtype="float64"), start=20)
 
@@ -34,7 +59,11 @@ def test_linear_other_types_bilinear() -> None:
 def test_embedding(dtype: str, options: dict[str, object]) -> None:
     # double backward of scale_grad_by_freq is not offered by PyTorch
     double = dtype == "float64" and "scale_grad_by_freq" not in options
-    same(lambda lib, w: lib.nn.functional.embedding(lib.tensor(IDX), w, **options), array(5, 3, dtype=dtype), double=double)
+    same(
+        lambda lib, w: lib.nn.functional.embedding(lib.tensor(IDX), w, **options),
+        array(5, 3, dtype=dtype),
+        double=double,
+    )
 
 
 def test_embedding_large_and_max_norm() -> None:
@@ -64,12 +93,26 @@ def test_embedding_bag(mode: str, padding: int | None) -> None:
     for dtype in ("float32", "float64"):
         w = array(5, 3, dtype=dtype)
         same(lambda lib, w: lib.nn.functional.embedding_bag(lib.tensor(IDX), w, mode=mode, padding_idx=padding), w)
-        same(lambda lib, w: lib.nn.functional.embedding_bag(lib.tensor(flat), w, lib.tensor(offsets), mode=mode, padding_idx=padding), w)
-    same(lambda lib, w: lib.nn.functional.embedding_bag(lib.tensor(flat), w, lib.tensor(np.append(offsets, 6)), mode=mode, include_last_offset=True), array(5, 3))
+        same(
+            lambda lib, w: lib.nn.functional.embedding_bag(
+                lib.tensor(flat), w, lib.tensor(offsets), mode=mode, padding_idx=padding
+            ),
+            w,
+        )
+    same(
+        lambda lib, w: lib.nn.functional.embedding_bag(
+            lib.tensor(flat), w, lib.tensor(np.append(offsets, 6)), mode=mode, include_last_offset=True
+        ),
+        array(5, 3),
+    )
 
 
 def test_embedding_bag_weights_and_errors() -> None:
-    same(lambda lib, w, s: lib.nn.functional.embedding_bag(lib.tensor(IDX), w, mode="sum", per_sample_weights=s), array(5, 3), array(2, 4, seed=1))
+    same(
+        lambda lib, w, s: lib.nn.functional.embedding_bag(lib.tensor(IDX), w, mode="sum", per_sample_weights=s),
+        array(5, 3),
+        array(2, 4, seed=1),
+    )
     fails(lambda lib, w: lib.nn.functional.embedding_bag(lib.tensor(IDX), w, mode="other"), array(5, 3))
     fails(lambda lib, w: lib.nn.functional.embedding_bag(lib.tensor(IDX), w, lib.tensor([0])), array(5, 3))
     fails(lambda lib, w: lib.nn.functional.embedding_bag(lib.tensor([1]), w), array(5, 3))

@@ -28,7 +28,16 @@ INDEX[(2, 3, 2, 2)] = np.array([[[0, 1], [2, 1]], [[2, 2], [0, 1]]])
 
 @pytest.mark.parametrize("shape", INDEX)
 @pytest.mark.parametrize("reduction", RED)
-@pytest.mark.parametrize("options", [{}, {"ignore_index": 2}, {"weight": True}, {"label_smoothing": 0.2}, {"label_smoothing": 0.1, "weight": True, "ignore_index": 1}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"ignore_index": 2},
+        {"weight": True},
+        {"label_smoothing": 0.2},
+        {"label_smoothing": 0.1, "weight": True, "ignore_index": 1},
+    ],
+)
 def test_cross_entropy_of_indices(shape: tuple[int, ...], reduction: str, options: dict[str, object]) -> None:
     classes = shape[1] if len(shape) > 1 else shape[0]
     weight = (prob(classes, seed=3),) if options.get("weight") else ()
@@ -52,9 +61,18 @@ def test_cross_entropy_of_indices(shape: tuple[int, ...], reduction: str, option
 def test_cross_entropy_of_probabilities(reduction: str) -> None:
     for shape in ((5, 4), (4,), (2, 4, 3)):
         for extra in ({}, {"label_smoothing": 0.3}):
-            same(lambda lib, x, t: lib.nn.functional.cross_entropy(x, t, reduction=reduction, **extra), f64(*shape), prob(*shape, seed=1), double=True)
+            same(
+                lambda lib, x, t, extra=extra: lib.nn.functional.cross_entropy(x, t, reduction=reduction, **extra),
+                f64(*shape),
+                prob(*shape, seed=1),
+                double=True,
+            )
     w = prob(4, seed=2)
-    same(lambda lib, x, t: lib.nn.functional.cross_entropy(x, t, lib.tensor(w), reduction=reduction), f64(5, 4), prob(5, 4, seed=1))
+    same(
+        lambda lib, x, t: lib.nn.functional.cross_entropy(x, t, lib.tensor(w), reduction=reduction),
+        f64(5, 4),
+        prob(5, 4, seed=1),
+    )
 
 
 def test_cross_entropy_larger_extreme_and_half() -> None:
@@ -73,7 +91,11 @@ def test_nll(reduction: str, shape: tuple[int, ...]) -> None:
     classes = shape[1] if len(shape) > 1 else shape[0]
     w = prob(classes, seed=3)
     same(lambda lib, x: lib.nn.functional.nll_loss(x, lib.tensor(t), reduction=reduction), f64(*shape), double=True)
-    same(lambda lib, x: lib.nn.functional.nll_loss(x, lib.tensor(t), lib.tensor(w), ignore_index=1, reduction=reduction), f64(*shape), double=True)
+    same(
+        lambda lib, x: lib.nn.functional.nll_loss(x, lib.tensor(t), lib.tensor(w), ignore_index=1, reduction=reduction),
+        f64(*shape),
+        double=True,
+    )
 
 
 ELEMENTWISE = {
@@ -105,19 +127,41 @@ def test_two_tensors(name: str, reduction: str) -> None:
 
 @pytest.mark.parametrize("reduction", RED)
 def test_binary_and_likelihoods(reduction: str) -> None:
-    F = lambda lib: lib.nn.functional  # noqa: E731
-    same(lambda lib, x, t: F(lib).binary_cross_entropy(x, t, reduction=reduction), prob(5, 4), prob(5, 4, seed=1), double=True)
-    w, p = prob(4, seed=2), prob(4, seed=3)
-    same(lambda lib, x, t: F(lib).binary_cross_entropy(x, t, lib.tensor(w), reduction=reduction), prob(5, 4), prob(5, 4, seed=1))
+    F = lambda lib: lib.nn.functional
     same(
-        lambda lib, x, t: F(lib).binary_cross_entropy_with_logits(x, t, lib.tensor(w), pos_weight=lib.tensor(p), reduction=reduction),
+        lambda lib, x, t: F(lib).binary_cross_entropy(x, t, reduction=reduction),
+        prob(5, 4),
+        prob(5, 4, seed=1),
+        double=True,
+    )
+    w, p = prob(4, seed=2), prob(4, seed=3)
+    same(
+        lambda lib, x, t: F(lib).binary_cross_entropy(x, t, lib.tensor(w), reduction=reduction),
+        prob(5, 4),
+        prob(5, 4, seed=1),
+    )
+    same(
+        lambda lib, x, t: F(lib).binary_cross_entropy_with_logits(
+            x, t, lib.tensor(w), pos_weight=lib.tensor(p), reduction=reduction
+        ),
         f64(5, 4),
         prob(5, 4, seed=1),
     )
     same(lambda lib, x, t: F(lib).kl_div(x, t, reduction=reduction), f64(5, 4), prob(5, 4, seed=1), double=True)
-    same(lambda lib, x: F(lib).poisson_nll_loss(x, lib.tensor(prob(5, 4) * 6), log_input=False, full=True, reduction=reduction), prob(5, 4))
+    same(
+        lambda lib, x: F(lib).poisson_nll_loss(
+            x, lib.tensor(prob(5, 4) * 6), log_input=False, full=True, reduction=reduction
+        ),
+        prob(5, 4),
+    )
     for var in ((5, 4), (5, 1), (5,)):
-        same(lambda lib, x, t, v: F(lib).gaussian_nll_loss(x, t, v, full=True, reduction=reduction), f64(5, 4), f64(5, 4, seed=1), prob(*var, seed=2), double=True)
+        same(
+            lambda lib, x, t, v: F(lib).gaussian_nll_loss(x, t, v, full=True, reduction=reduction),
+            f64(5, 4),
+            f64(5, 4, seed=1),
+            prob(*var, seed=2),
+            double=True,
+        )
 
 
 def test_saturated_probabilities_and_extreme_logits() -> None:
@@ -129,26 +173,56 @@ def test_saturated_probabilities_and_extreme_logits() -> None:
 
 @pytest.mark.parametrize("reduction", RED)
 def test_margins(reduction: str) -> None:
-    F = lambda lib: lib.nn.functional  # noqa: E731
+    F = lambda lib: lib.nn.functional
     sign = np.array([1.0, -1, 1, -1, -1])
     y = np.array([0, 3, 1, 1, 2])
     same(lambda lib, x: F(lib).hinge_embedding_loss(x, lib.tensor(sign), 0.8, reduction=reduction), f64(5))
-    same(lambda lib, a, b: F(lib).margin_ranking_loss(a, b, lib.tensor(sign), 0.3, reduction=reduction), f64(5), f64(5, seed=1))
+    same(
+        lambda lib, a, b: F(lib).margin_ranking_loss(a, b, lib.tensor(sign), 0.3, reduction=reduction),
+        f64(5),
+        f64(5, seed=1),
+    )
     for p in (1, 2):
         same(lambda lib, x, p=p: F(lib).multi_margin_loss(x, lib.tensor(y), p, 0.9, reduction=reduction), f64(5, 4))
-    same(lambda lib, x: F(lib).multi_margin_loss(x, lib.tensor(y), weight=lib.tensor(prob(4)), reduction=reduction), f64(5, 4))
+    same(
+        lambda lib, x: F(lib).multi_margin_loss(x, lib.tensor(y), weight=lib.tensor(prob(4)), reduction=reduction),
+        f64(5, 4),
+    )
     labels = np.array([[0, 2, -1, 1], [3, -1, 0, 0], [-1, 0, 1, 2], [0, 1, 2, 3], [1, 3, 0, -1]])
     same(lambda lib, x: F(lib).multilabel_margin_loss(x, lib.tensor(labels), reduction=reduction), f64(5, 4))
-    same(lambda lib, a, b: F(lib).cosine_embedding_loss(a, b, lib.tensor(sign), 0.1, reduction=reduction), f64(5, 4), f64(5, 4, seed=1), double=True)
+    same(
+        lambda lib, a, b: F(lib).cosine_embedding_loss(a, b, lib.tensor(sign), 0.1, reduction=reduction),
+        f64(5, 4),
+        f64(5, 4, seed=1),
+        double=True,
+    )
     for swap in (False, True):
-        same(lambda lib, a, b, c, swap=swap: F(lib).triplet_margin_loss(a, b, c, swap=swap, reduction=reduction), f64(5, 4), f64(5, 4, seed=1), f64(5, 4, seed=2), double=True)
-    same(lambda lib, a, b, c: F(lib).triplet_margin_with_distance_loss(a, b, c, distance_function=lambda u, v: (u - v).abs().sum(-1), swap=True, reduction=reduction), f64(5, 4), f64(5, 4, seed=1), f64(5, 4, seed=2))
+        same(
+            lambda lib, a, b, c, swap=swap: F(lib).triplet_margin_loss(a, b, c, swap=swap, reduction=reduction),
+            f64(5, 4),
+            f64(5, 4, seed=1),
+            f64(5, 4, seed=2),
+            double=True,
+        )
+    same(
+        lambda lib, a, b, c: F(lib).triplet_margin_with_distance_loss(
+            a, b, c, distance_function=lambda u, v: (u - v).abs().sum(-1), swap=True, reduction=reduction
+        ),
+        f64(5, 4),
+        f64(5, 4, seed=1),
+        f64(5, 4, seed=2),
+    )
 
 
 def test_distances_and_torch_forms() -> None:
     same(lambda lib, a, b: lib.nn.functional.cosine_similarity(a, b), f64(5, 4), f64(5, 4, seed=1), double=True)
     same(lambda lib, a, b: lib.cosine_similarity(a, b, dim=-1), f64(5, 1, 4), f64(3, 4, seed=1))
-    same(lambda lib, a, b: lib.nn.functional.pairwise_distance(a, b, 3.0, keepdim=True), f64(5, 4), f64(5, 4, seed=1), double=True)
+    same(
+        lambda lib, a, b: lib.nn.functional.pairwise_distance(a, b, 3.0, keepdim=True),
+        f64(5, 4),
+        f64(5, 4, seed=1),
+        double=True,
+    )
     same(lambda lib, a, b: lib.pairwise_distance(a, b), f64(5, 4), f64(4, seed=1))
     same(lambda lib, x, t: lib.binary_cross_entropy_with_logits(x, t, None, None, 2), f64(5, 4), prob(5, 4))
     same(lambda lib, x, t: lib.kl_div(x, t, 0), f64(5, 4), prob(5, 4))
@@ -163,7 +237,9 @@ def test_ctc(reduction: str, zero: bool) -> None:
 
     def run(lib, x, t=targets):  # type: ignore[no-untyped-def]
         lp = lib.nn.functional.log_softmax(x, dim=2)
-        return lib.nn.functional.ctc_loss(lp, lib.tensor(t), (9, 7, 8), (4, 2, 1), reduction=reduction, zero_infinity=zero)
+        return lib.nn.functional.ctc_loss(
+            lp, lib.tensor(t), (9, 7, 8), (4, 2, 1), reduction=reduction, zero_infinity=zero
+        )
 
     same(run, f64(9, 3, 5))
     same(run, array(9, 3, 5))
@@ -172,10 +248,27 @@ def test_ctc(reduction: str, zero: bool) -> None:
 
 def test_ctc_impossible_alignment_and_single_sample() -> None:
     for zero in (True, False):
-        same(lambda lib, x, zero=zero: lib.nn.functional.ctc_loss(lib.nn.functional.log_softmax(x, dim=2), lib.tensor([[1, 1, 1, 1], [1, 2, 3, 1]]),
-             lib.tensor([5, 5]), lib.tensor([4, 3]), zero_infinity=zero), f64(5, 2, 4), grad=zero)  # fmt: skip
-    same(lambda lib, x: lib.nn.functional.ctc_loss(lib.nn.functional.log_softmax(x, dim=1), lib.tensor([1, 2]), lib.tensor(6), lib.tensor(2)), f64(6, 4))
-    same(lambda lib, x: lib.ctc_loss(lib.nn.functional.log_softmax(x, dim=2), lib.tensor([[1, 2]]), [6], [2], 0, 2), f64(6, 1, 4))
+        same(
+            lambda lib, x, zero=zero: lib.nn.functional.ctc_loss(
+                lib.nn.functional.log_softmax(x, dim=2),
+                lib.tensor([[1, 1, 1, 1], [1, 2, 3, 1]]),
+                lib.tensor([5, 5]),
+                lib.tensor([4, 3]),
+                zero_infinity=zero,
+            ),
+            f64(5, 2, 4),
+            grad=zero,
+        )
+    same(
+        lambda lib, x: lib.nn.functional.ctc_loss(
+            lib.nn.functional.log_softmax(x, dim=1), lib.tensor([1, 2]), lib.tensor(6), lib.tensor(2)
+        ),
+        f64(6, 4),
+    )
+    same(
+        lambda lib, x: lib.ctc_loss(lib.nn.functional.log_softmax(x, dim=2), lib.tensor([[1, 2]]), [6], [2], 0, 2),
+        f64(6, 1, 4),
+    )
 
 
 def test_legacy_arguments() -> None:
@@ -187,9 +280,9 @@ def test_legacy_arguments() -> None:
 
 
 def test_errors() -> None:
-    call = lambda name, *rest, **kw: lambda lib, *a: getattr(lib.nn.functional, name)(*a, *[r(lib) for r in rest], **kw)  # noqa: E731
+    call = lambda name, *rest, **kw: lambda lib, *a: getattr(lib.nn.functional, name)(*a, *[r(lib) for r in rest], **kw)
     x = array(4, 5)
-    ints = lambda *v: lambda lib: lib.tensor(list(v))  # noqa: E731
+    ints = lambda *v: lambda lib: lib.tensor(list(v))
     fails(call("cross_entropy", ints(1, 2, 3, 7)), x, start=0)
     fails(call("cross_entropy", ints(1, 2, 3)), x, start=0)
     fails(call("cross_entropy", ints(1, 2, 3, 4), lambda lib: lib.tensor(array(3))), x)

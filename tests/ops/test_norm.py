@@ -17,7 +17,12 @@ def vec(n: int, seed: int, dtype: str = "float64"):  # type: ignore[no-untyped-d
 def test_layer_norm(shape: tuple[int, ...], affine: bool) -> None:
     n = shape[-1]
     extra = (vec(n, 1), vec(n, 2)) if affine else ()
-    same(lambda lib, x, *wb: lib.nn.functional.layer_norm(x, (n,), *wb), array(*shape, dtype="float64"), *extra, double=True)
+    same(
+        lambda lib, x, *wb: lib.nn.functional.layer_norm(x, (n,), *wb),
+        array(*shape, dtype="float64"),
+        *extra,
+        double=True,
+    )
     extra32 = tuple(v.astype("float32") for v in extra)
     same(lambda lib, x, *wb: lib.nn.functional.layer_norm(x, (n,), *wb), array(*shape), *extra32)
 
@@ -26,8 +31,18 @@ def test_layer_norm_two_dims_half_and_torch_form() -> None:
     same(lambda lib, x, w, b: lib.nn.functional.layer_norm(x, (5, 6), w, b, 1e-3), array(3, 5, 6, dtype="float64"),
          array(5, 6, seed=1, dtype="float64"), array(5, 6, seed=2, dtype="float64"), double=True)  # fmt: skip
     same(lambda lib, x, w: lib.layer_norm(x, [8], w), array(6, 8, dtype="float16"), array(8, seed=1, dtype="float16"))
-    same(lambda lib, x, w, b: lib.nn.functional.layer_norm(x, (80,), w, b), array(60, 80), array(80, seed=1), array(80, seed=2))
-    same(lambda lib, x, w, b: lib.native_layer_norm(x, (8,), w, b, 1e-5)[0], array(6, 8), array(8, seed=1), array(8, seed=2))
+    same(
+        lambda lib, x, w, b: lib.nn.functional.layer_norm(x, (80,), w, b),
+        array(60, 80),
+        array(80, seed=1),
+        array(80, seed=2),
+    )
+    same(
+        lambda lib, x, w, b: lib.native_layer_norm(x, (8,), w, b, 1e-5)[0],
+        array(6, 8),
+        array(8, seed=1),
+        array(8, seed=2),
+    )
 
 
 @pytest.mark.parametrize("shape", [*SHAPES, (2, 3, 4, 3, 2)])
@@ -48,7 +63,12 @@ def test_batch_norm(shape: tuple[int, ...], training: bool, affine: bool) -> Non
 
 def test_batch_norm_without_running_statistics_and_mixed_dtypes() -> None:
     same(lambda lib, x: lib.nn.functional.batch_norm(x, None, None, training=True), array(4, 3, 5))
-    same(lambda lib, x, w, b: lib.batch_norm(x, w, b, None, None, True, 0.1, 1e-5, False), array(4, 3, 5), array(3), array(3))
+    same(
+        lambda lib, x, w, b: lib.batch_norm(x, w, b, None, None, True, 0.1, 1e-5, False),
+        array(4, 3, 5),
+        array(3),
+        array(3),
+    )
     same(
         lambda lib, x, w: lib.nn.functional.batch_norm(x, lib.zeros(3), lib.ones(3), w, None, True),
         array(4, 3, 5, dtype="float16"),
@@ -74,7 +94,7 @@ def test_group_norm(groups: int, shape: tuple[int, ...]) -> None:
     if groups == 6 and len(shape) == 2:
         shape = (3, 12)
     c = shape[1]
-    run = lambda lib, x, w, b: lib.nn.functional.group_norm(x, groups, w, b)  # noqa: E731
+    run = lambda lib, x, w, b: lib.nn.functional.group_norm(x, groups, w, b)
     same(run, array(*shape, dtype="float64"), vec(c, 1), vec(c, 2), double=True)
     same(run, array(*shape), vec(c, 1, "float32"), vec(c, 2, "float32"))
     same(lambda lib, x: lib.group_norm(x, groups), array(*shape))
@@ -85,14 +105,22 @@ def test_rms_local_response_normalize() -> None:
     same(lambda lib, x, w: lib.nn.functional.rms_norm(x, (8,), w, 1e-3), array(6, 8), vec(8, 1, "float32"))
     same(lambda lib, x: lib.nn.functional.rms_norm(x, (8,)), array(6, 8, dtype="float16"))
     for shape in ((2, 7, 3), (2, 7, 3, 4)):
-        same(lambda lib, x: lib.nn.functional.local_response_norm(x, 3, 0.1, 0.6, 2.0), array(*shape, dtype="float64"), double=True)
+        same(
+            lambda lib, x: lib.nn.functional.local_response_norm(x, 3, 0.1, 0.6, 2.0),
+            array(*shape, dtype="float64"),
+            double=True,
+        )
     same(lambda lib, x: lib.nn.functional.local_response_norm(x, 4), array(2, 7, 3))
     for p, dim in ((2.0, 1), (1.0, 0), (3.0, -1)):
-        same(lambda lib, x, p=p, dim=dim: lib.nn.functional.normalize(x, p, dim), array(5, 4, dtype="float64"), double=p != 1.0)
+        same(
+            lambda lib, x, p=p, dim=dim: lib.nn.functional.normalize(x, p, dim),
+            array(5, 4, dtype="float64"),
+            double=p != 1.0,
+        )
 
 
 def test_errors() -> None:
-    F = lambda name: lambda lib, *a: getattr(lib.nn.functional, name)(*a)  # noqa: E731
+    F = lambda name: lambda lib, *a: getattr(lib.nn.functional, name)(*a)
     fails(lambda lib, x: F("layer_norm")(lib, x, (3,)), array(4, 5))
     fails(lambda lib, x, w: F("layer_norm")(lib, x, (5,), w), array(4, 5), array(4))
     fails(lambda lib, x: F("layer_norm")(lib, x, ()), array(4, 5))

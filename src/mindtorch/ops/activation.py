@@ -25,7 +25,7 @@ def floating(name: str, a: np.ndarray) -> None:
     """NotImplementedError unless the array is floating, worded as PyTorch's kernels do."""
     if a.dtype.kind not in "fV":
         kind = _NAMES.get(a.dtype.name, a.dtype.name)
-        raise NotImplementedError(f'"{name}" not implemented for \'{kind}\': convert the input with .float() first')
+        raise NotImplementedError(f"\"{name}\" not implemented for '{kind}': convert the input with .float() first")
 
 
 def _op(sig: str, **options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -75,7 +75,9 @@ def _threshold(a: np.ndarray, threshold: float, value: float) -> Any:
 
 
 _functional("threshold(T input, N threshold, N value, bool inplace=False)", _threshold)
-composite("threshold(T input, N threshold, N value)", ns="torch")(lambda input, threshold, value: _threshold(input, threshold, value))
+composite("threshold(T input, N threshold, N value)", ns="torch")(
+    lambda input, threshold, value: _threshold(input, threshold, value)
+)
 put("F torch", threshold_=_threshold.row.inplace_fn)
 
 
@@ -283,7 +285,13 @@ def silu_backward(g: np.ndarray, a: np.ndarray) -> Any:
     return K.silu_backward(g, a)
 
 
-@_op("_silu(T input)", ns="_C", inplace=True, node="SiluBackward0", grad={"input": lambda g, input: silu_backward(g, input)})
+@_op(
+    "_silu(T input)",
+    ns="_C",
+    inplace=True,
+    node="SiluBackward0",
+    grad={"input": lambda g, input: silu_backward(g, input)},
+)
 def _silu(a: np.ndarray) -> Any:
     floating("silu_cpu", a)
     return K.silu(a)
@@ -309,7 +317,13 @@ def mish_backward(g: np.ndarray, a: np.ndarray) -> Any:
     return K.mish_backward(g, a)
 
 
-@_op("_mish(T input)", ns="_C", inplace=True, node="MishBackward0", grad={"input": lambda g, input: mish_backward(g, input)})
+@_op(
+    "_mish(T input)",
+    ns="_C",
+    inplace=True,
+    node="MishBackward0",
+    grad={"input": lambda g, input: mish_backward(g, input)},
+)
 def _mish(a: np.ndarray) -> Any:
     floating("mish_cpu", a)
     return K.mish(a)
@@ -515,7 +529,11 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         shape[1 if input.ndim > 1 else 0] = weight.numel()
     elif input.ndim:
         shape = [1] * input.ndim
-    check(weight.ndim <= 1, RuntimeError, f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}")
+    check(
+        weight.ndim <= 1,
+        RuntimeError,
+        f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}",
+    )
     return _prelu(input, weight.reshape(shape))
 
 

@@ -39,7 +39,9 @@ def _attend(scores: Tensor, may_be_empty: bool) -> Tensor:
     """Softmax over the last dimension; rows in which everything is masked give 0 instead of nan."""
     weights = softmax.softmax(scores, -1)
     if may_be_empty:
-        empty = np.isneginf(scores.a.astype(np.float32) if scores.a.dtype.itemsize < 4 else scores.a).all(-1, keepdims=True)
+        empty = np.isneginf(scores.a.astype(np.float32) if scores.a.dtype.itemsize < 4 else scores.a).all(
+            -1, keepdims=True
+        )
         if empty.any():
             weights = weights.masked_fill(wrap(empty), 0)
     return weights
@@ -66,11 +68,16 @@ def _check(query: Tensor, key: Tensor, value: Tensor, mask: Any, is_causal: bool
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
             f"{mask.dtype} and  query.dtype: {query.dtype} instead.",
         )
-        check(not is_causal, RuntimeError, "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
+        check(
+            not is_causal,
+            RuntimeError,
+            "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True",
+        )
 
 
 @composite(
-    "scaled_dot_product_attention(T query, T key, T value, T? attn_mask=None, float dropout_p=0.0, bool is_causal=False, "
+    "scaled_dot_product_attention(T query, T key, T value, T? attn_mask=None, float dropout_p=0.0, bool "
+    "is_causal=False, "
     "*, float? scale=None, bool enable_gqa=False)",
     ns="F",
     autocast="lower",
@@ -92,7 +99,8 @@ def scaled_dot_product_attention(
             check(
                 query.shape[-3] % t.shape[-3] == 0,
                 RuntimeError,
-                f"enable_gqa: the heads of query ({query.shape[-3]}) must be a multiple of those of {n} ({t.shape[-3]})",
+                f"enable_gqa: the heads of query ({query.shape[-3]}) must be a multiple of those of {n} "
+                f"({t.shape[-3]})",
             )
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
         value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
@@ -115,13 +123,16 @@ def scaled_dot_product_attention(
 def _shape_check(query: Tensor, key: Tensor, value: Tensor, padding: Any, mask: Any, heads: int) -> bool:
     """Whether the input is batched. AssertionError for inputs and masks that do not fit together."""
     if query.ndim not in (2, 3):
-        raise AssertionError(f"query should be unbatched 2D or batched 3D tensor but received {query.ndim}-D query tensor")
+        raise AssertionError(
+            f"query should be unbatched 2D or batched 3D tensor but received {query.ndim}-D query tensor"
+        )
     batched = query.ndim == 3
     want = "3-D" if batched else "2-D"
     word = "batched" if batched else "unbatched"
     if key.ndim != query.ndim or value.ndim != query.ndim:
         raise AssertionError(
-            f"For {word} ({want}) `query`, expected `key` and `value` to be {want} but found {key.ndim}-D and {value.ndim}-D "
+            f"For {word} ({want}) `query`, expected `key` and `value` to be {want} but found {key.ndim}-D "
+            f"and {value.ndim}-D "
             "tensors respectively"
         )
     if padding is not None and padding.ndim != query.ndim - 1:
@@ -131,7 +142,8 @@ def _shape_check(query: Tensor, key: Tensor, value: Tensor, padding: Any, mask: 
         )
     if mask is not None and mask.ndim not in (2, 3):
         raise AssertionError(
-            f"For {word} ({want}) `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {mask.ndim}-D tensor instead"
+            f"For {word} ({want}) `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found "
+            f"{mask.ndim}-D tensor instead"
         )
     if mask is not None and not batched and mask.ndim == 3:
         expected = (heads, query.shape[0], key.shape[0])
@@ -183,6 +195,31 @@ def _pad_one(mask: Any) -> Any:
     return None if mask is None else SPACES["F"]["pad"](mask, (0, 1))
 
 
+def _extended(k: Tensor, v: Tensor, more: tuple[Tensor, Tensor], dim: int, mask: Any, padding: Any) -> tuple[Any, ...]:
+    """Key and value with one more source position, and masks that leave it visible."""
+    k, v = _torch("cat")([k, more[0]], dim), _torch("cat")([v, more[1]], dim)
+    return k, v, _pad_one(mask), _pad_one(padding)
+
+
+def _with_biases(k: Tensor, v: Tensor, biases: tuple[Any, Any], mask: Any, padding: Any) -> tuple[Any, ...]:
+    """bias_k and bias_v (1, 1, E) appended to the sequence (S, N, E) of every sample, when given."""
+    if biases[0] is None and biases[1] is None:
+        return k, v, mask, padding
+    if biases[0] is None or biases[1] is None:
+        raise AssertionError("bias_k and bias_v must be given together")
+    more = (biases[0].repeat(1, k.shape[1], 1), biases[1].repeat(1, k.shape[1], 1))
+    return _extended(k, v, more, 0, mask, padding)
+
+
+def _merge_padding(mask: Any, padding: Tensor, dims: tuple[int, int], heads: int) -> Tensor:
+    """attn_mask plus key_padding_mask (N, S) spread over heads. AssertionError for a padding of another shape."""
+    batch, source = dims
+    if tuple(padding.shape) != dims:
+        raise AssertionError(f"expecting key_padding_mask shape of {dims}, but got {padding.shape}")
+    wide = padding.reshape(batch, 1, 1, source).expand(-1, heads, -1, -1).reshape(batch * heads, 1, source)
+    return wide if mask is None else mask + wide
+
+
 def _mask_shape(mask: Any, batch: int, heads: int, length: int, source: int) -> Any:
     """attn_mask as (1 or batch * heads, L, S). RuntimeError for another shape."""
     if mask is None:
@@ -208,7 +245,14 @@ def _heads(t: Tensor, batch: int, heads: int) -> Tensor:
 
 
 def _weighted(
-    q: Tensor, k: Tensor, v: Tensor, mask: Any, dropout_p: float, need_weights: bool, causal: bool, dims: tuple[int, int]
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Any,
+    dropout_p: float,
+    need_weights: bool,
+    causal: bool,
+    dims: tuple[int, int],
 ) -> tuple[Tensor, Any]:
     """(heads' result (N * heads, L, E / heads), attention (N, heads, L, S) or None)."""
     batch, heads = dims
@@ -272,27 +316,17 @@ def multi_head_attention_forward(
         attn_mask, is_causal = canonical_mask(attn_mask, "attn_mask", query.dtype), False
     separate = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None
     q, k, v = _projections(query, key, value, in_proj_weight, in_proj_bias, separate)
-    source = key.shape[0] + (bias_k is not None)
     if attn_mask is not None:
         attn_mask = _mask_shape(attn_mask, batch, num_heads, length, key.shape[0])
-    if bias_k is not None and bias_v is not None:
-        k, v = (_torch("cat")([t, b.repeat(1, batch, 1)]) for t, b in ((k, bias_k), (v, bias_v)))
-        attn_mask, padding = _pad_one(attn_mask), _pad_one(padding)
-    elif bias_k is not None or bias_v is not None:
-        raise AssertionError("bias_k and bias_v must be given together")
+    k, v, attn_mask, padding = _with_biases(k, v, (bias_k, bias_v), attn_mask, padding)
     q = _heads(q, batch, num_heads)
     k = _heads(k, batch, num_heads) if static_k is None else static_k
     v = _heads(v, batch, num_heads) if static_v is None else static_v
     if add_zero_attn:
         zero = k.new_zeros((batch * num_heads, 1, k.shape[2]))
-        k, v = (_torch("cat")([t, zero], 1) for t in (k, v))
-        attn_mask, padding = _pad_one(attn_mask), _pad_one(padding)
-    source = k.shape[1]
+        k, v, attn_mask, padding = _extended(k, v, (zero, zero), 1, attn_mask, padding)
     if padding is not None:
-        if tuple(padding.shape) != (batch, source):
-            raise AssertionError(f"expecting key_padding_mask shape of {(batch, source)}, but got {padding.shape}")
-        wide = padding.reshape(batch, 1, 1, source).expand(-1, num_heads, -1, -1).reshape(batch * num_heads, 1, source)
-        attn_mask = wide if attn_mask is None else attn_mask + wide
+        attn_mask = _merge_padding(attn_mask, padding, (batch, k.shape[1]), num_heads)
     if not training:
         dropout_p = 0.0
     out, weights = _weighted(q, k, v, attn_mask, dropout_p, need_weights, is_causal, (batch, num_heads))
@@ -321,7 +355,9 @@ def _sizes(query: Tensor, key: Tensor, value: Tensor, embed_dim: int, heads: int
         raise AssertionError(f"embed_dim {e} not divisible by num_heads {heads}")
     if separate:
         if key.shape[:2] != value.shape[:2]:
-            raise AssertionError(f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}")
+            raise AssertionError(
+                f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}"
+            )
     elif key.shape != value.shape:
         raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
 

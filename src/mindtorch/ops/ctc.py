@@ -62,7 +62,8 @@ def _split(targets: np.ndarray, lengths: list[int]) -> list[np.ndarray]:
         check(
             longest <= targets.shape[1],
             RuntimeError,
-            f"Expected tensor to have size at least {longest} at dimension 1, but got size {targets.shape[1]} for argument "
+            f"Expected tensor to have size at least {longest} at dimension 1, but got size "
+            f"{targets.shape[1]} for argument "
             "#2 'targets' (while checking arguments for ctc_loss_allocate_outputs)",
         )
         return [targets[i, :n].astype(np.int64) for i, n in enumerate(lengths)]
@@ -77,7 +78,13 @@ def _split(targets: np.ndarray, lengths: list[int]) -> list[np.ndarray]:
 
 
 def _ctc(
-    log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int, reduction: str, zero_infinity: bool
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int,
+    reduction: str,
+    zero_infinity: bool,
 ) -> Tensor:
     single = log_probs.ndim == 2
     lp = log_probs.unsqueeze(1) if single else log_probs
@@ -86,13 +93,16 @@ def _ctc(
     steps, lengths = _lengths(input_lengths), _lengths(target_lengths)
     batch = lp.shape[1]
     check(len(steps) == batch, RuntimeError, f"input_lengths must be of size batch_size ({batch}), got {len(steps)}")
-    check(len(lengths) == batch, RuntimeError, f"target_lengths must be of size batch_size ({batch}), got {len(lengths)}")
+    check(
+        len(lengths) == batch, RuntimeError, f"target_lengths must be of size batch_size ({batch}), got {len(lengths)}"
+    )
     check(0 <= blank < lp.shape[2], RuntimeError, "blank must be in label range")
     for n in steps:
         check(
             n <= lp.shape[0],
             RuntimeError,
-            f"Expected input_lengths to have value at most {lp.shape[0]}, but got value {n} (while checking arguments for "
+            f"Expected input_lengths to have value at most {lp.shape[0]}, but got value {n} (while "
+            "checking arguments for "
             "ctc_loss_allocate_outputs)",
         )
     loss = _ctc_losses(lp, _split(t, lengths), steps, blank, zero_infinity)
@@ -111,9 +121,15 @@ def _ctc(
     ns="F",
 )
 def ctc_loss(
-    log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int, reduction: str, zero_infinity: bool
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int,
+    reduction: str,
+    zero_infinity: bool,
 ) -> Tensor:
-    """CTC loss of log-probabilities (T, N, C) with padded (N, S) or concatenated targets; mean divides by target length."""
+    """CTC loss of log-probabilities (T, N, C), targets padded (N, S) or concatenated; mean divides by target length."""
     return _ctc(log_probs, targets, input_lengths, target_lengths, blank, valid(reduction), zero_infinity)
 
 

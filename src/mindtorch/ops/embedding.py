@@ -18,7 +18,9 @@ from mindtorch.ops.table import composite, op
     ns="_C",
     half="native",
     grad={
-        "grad": lambda g, indices, padding_idx, scale_grad_by_freq: _dense_grad(g, indices, padding_idx, scale_grad_by_freq)
+        "grad": lambda g, indices, padding_idx, scale_grad_by_freq: _dense_grad(
+            g, indices, padding_idx, scale_grad_by_freq
+        )
     },
 )
 def embedding_dense_backward(g: np.ndarray, i: np.ndarray, rows: int, padding_idx: int, by_frequency: bool) -> Any:
@@ -108,7 +110,9 @@ def embedding(
 @composite(
     "embedding(T weight, T indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False)", ns="torch"
 )
-def torch_embedding(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> Tensor:
+def torch_embedding(
+    weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
+) -> Tensor:
     """Rows of weight at indices, in torch's argument order."""
     _dense("embedding", sparse)
     return _embedding(weight, indices, padding_idx, scale_grad_by_freq)
@@ -136,11 +140,17 @@ def _bags(input: Tensor, offsets: Any, include_last_offset: bool) -> tuple[Tenso
         check(starts.size >= 1, RuntimeError, "include_last_offset: number of offset should be at least 1")
         starts = starts[:-1]
     if starts.size:
-        check(starts[0] == 0, RuntimeError, f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {starts[0]}")
+        check(
+            starts[0] == 0,
+            RuntimeError,
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
+            f"position 0. However, got {starts[0]}",
+        )
         check(
             starts[-1] <= input.shape[0],
             RuntimeError,
-            f"offsets[-1] can not be greater than input's length ({input.shape[0]}) but got offsets[-1] of {starts[-1]}",
+            f"offsets[-1] can not be greater than input's length ({input.shape[0]}) but got offsets[-1] "
+            f"of {starts[-1]}",
         )
     lengths = np.diff(np.append(starts, input.shape[0]))
     return input, np.repeat(np.arange(starts.size), lengths), int(starts.size)
@@ -155,7 +165,14 @@ def _bag_max(rows: Tensor, bag: np.ndarray, bags: int) -> tuple[Tensor, np.ndarr
 
 
 def _embedding_bag(
-    weight: Tensor, input: Tensor, offsets: Any, by_frequency: bool, mode: str, weights: Any, last: bool, padding_idx: int | None
+    weight: Tensor,
+    input: Tensor,
+    offsets: Any,
+    by_frequency: bool,
+    mode: str,
+    weights: Any,
+    last: bool,
+    padding_idx: int | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     flat, bag, bags = _bags(input, offsets, last)
     skip = _padding(padding_idx, weight.shape[0])
@@ -213,7 +230,8 @@ def embedding_bag(
             )
         if per_sample_weights.shape != input.shape:
             raise ValueError(
-                f"embedding_bag: If per_sample_weights ({tuple(per_sample_weights.shape)}) is not None, then it must have "
+                f"embedding_bag: If per_sample_weights ({tuple(per_sample_weights.shape)}) is not None, "
+                "then it must have "
                 f"the same shape as the input ({tuple(input.shape)})"
             )
     _dense("embedding_bag", sparse)

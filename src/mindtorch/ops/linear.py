@@ -1,4 +1,4 @@
-"""``linear`` and ``bilinear``. The three products of linear's backward pass are ops, each differentiable by the others."""
+"""``linear`` and ``bilinear``. The products of linear's backward pass are ops, differentiable by each other."""
 
 from __future__ import annotations
 
@@ -64,7 +64,13 @@ def linear_weight(g: np.ndarray, x: np.ndarray) -> Any:
     return g.T.dot(x)
 
 
-@op("linear_bias(T grad)", ns="_C", half="f32", node="SumBackward1", grad={"grad": lambda g, grad_shape: g.expand(grad_shape)})
+@op(
+    "linear_bias(T grad)",
+    ns="_C",
+    half="f32",
+    node="SumBackward1",
+    grad={"grad": lambda g, grad_shape: g.expand(grad_shape)},
+)
 def linear_bias(g: np.ndarray) -> Any:
     """Sum over all dimensions but the last."""
     return column_sums(g)
@@ -88,7 +94,9 @@ def _explain(a: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> None:
     rows = a.size // a.shape[-1] if a.ndim and a.shape[-1] else 0
     if w.ndim == 2 and a.ndim and a.shape[-1] != w.shape[1]:
         if a.ndim == 1:
-            raise RuntimeError(f"size mismatch, got input ({w.shape[0]}), mat ({w.shape[0]}x{w.shape[1]}), vec ({a.shape[0]})")
+            raise RuntimeError(
+                f"size mismatch, got input ({w.shape[0]}), mat ({w.shape[0]}x{w.shape[1]}), vec ({a.shape[0]})"
+            )
         raise RuntimeError(
             f"mat1 and mat2 shapes cannot be multiplied ({rows}x{a.shape[-1]} and {w.shape[1]}x{w.shape[0]})"
         )
@@ -97,12 +105,26 @@ def _explain(a: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> None:
 
 
 def _c_name(a: np.ndarray) -> str:
-    names = {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long int", "int32": "int"}
+    names = {
+        "float32": "float",
+        "float64": "double",
+        "float16": "c10::Half",
+        "bfloat16": "c10::BFloat16",
+        "int64": "long int",
+        "int32": "int",
+    }
     return names.get(a.dtype.name, a.dtype.name)
 
 
 def _name(a: np.ndarray) -> str:
-    names = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int"}
+    names = {
+        "float32": "Float",
+        "float64": "Double",
+        "float16": "Half",
+        "bfloat16": "BFloat16",
+        "int64": "Long",
+        "int32": "Int",
+    }
     return names.get(a.dtype.name, a.dtype.name)
 
 

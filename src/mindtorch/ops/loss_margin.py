@@ -22,7 +22,11 @@ def _where(cond: Tensor, a: Any, b: Any) -> Tensor:
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int, eps: float) -> Tensor:
     """Sum over dim of x1 / max(|x1|, eps) * x2 / max(|x2|, eps); the tensors broadcast."""
     dtype = SPACES["torch"]["result_type"](x1, x2) if x1.dtype is not x2.dtype else x1.dtype
-    check(dtype.is_floating_point, RuntimeError, f"expected common dtype to be floating point, yet common dtype is {dtype}")
+    check(
+        dtype.is_floating_point,
+        RuntimeError,
+        f"expected common dtype to be floating point, yet common dtype is {dtype}",
+    )
     if x1.dtype is not dtype or x2.dtype is not dtype:
         x1, x2 = x1.to(dtype), x2.to(dtype)
     x1, x2 = SPACES["torch"]["broadcast_tensors"](x1, x2)
@@ -137,7 +141,8 @@ def multi_margin_loss(
 
 
 @composite(
-    "multilabel_margin_loss(T input, T target, bool? size_average=None, bool? reduce=None, str reduction='mean')", ns="F"
+    "multilabel_margin_loss(T input, T target, bool? size_average=None, bool? reduce=None, str reduction='mean')",
+    ns="F",
 )
 def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: Any, reduce: Any, reduction: str) -> Tensor:
     """Over pairs (target class j, other class i): max(0, 1 - (x[j] - x[i])) / classes; a target list ends at -1."""
@@ -202,7 +207,8 @@ def _cosine_embedding(input1: Tensor, input2: Tensor, target: Tensor, margin: fl
 
 
 @composite(
-    "triplet_margin_loss(T anchor, T positive, T negative, float margin=1.0, float p=2, float eps=1e-6, bool swap=False, "
+    "triplet_margin_loss(T anchor, T positive, T negative, float margin=1.0, float p=2, float eps=1e-6, "
+    "bool swap=False, "
     "bool? size_average=None, bool? reduce=None, str reduction='mean')",
     ns="F",
 )
@@ -231,7 +237,8 @@ def _triplet(
     check(
         anchor.ndim == positive.ndim == negative.ndim,
         RuntimeError,
-        "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: anchor "
+        "The anchor, positive, and negative tensors are expected to have the same number of dimensions, "
+        "but got: anchor "
         f"{anchor.ndim}D, positive {positive.ndim}D, and negative {negative.ndim}D inputs",
     )
     near = pairwise_distance(anchor, positive, p, eps)
@@ -242,12 +249,19 @@ def _triplet(
 
 
 @composite(
-    "triplet_margin_with_distance_loss(T anchor, T positive, T negative, *, any distance_function=None, float margin=1.0, "
+    "triplet_margin_with_distance_loss(T anchor, T positive, T negative, *, any distance_function=None, "
+    "float margin=1.0, "
     "bool swap=False, str reduction='mean')",
     ns="F",
 )
 def triplet_margin_with_distance_loss(
-    anchor: Tensor, positive: Tensor, negative: Tensor, distance_function: Any, margin: float, swap: bool, reduction: str
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    distance_function: Any,
+    margin: float,
+    swap: bool,
+    reduction: str,
 ) -> Tensor:
     """Triplet loss with a distance of the caller's choice (default: pairwise_distance)."""
     valid(reduction)
@@ -257,7 +271,8 @@ def triplet_margin_with_distance_loss(
     check(
         anchor.ndim == positive.ndim == negative.ndim,
         RuntimeError,
-        "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: anchor "
+        "The anchor, positive, and negative tensors are expected to have the same number of dimensions, "
+        "but got: anchor "
         f"{anchor.ndim}D, positive {positive.ndim}D, and negative {negative.ndim}D inputs",
     )
     near, far = distance(anchor, positive), distance(anchor, negative)
@@ -274,10 +289,13 @@ composite("margin_ranking_loss(T input1, T input2, T target, float margin=0.0, i
     lambda input1, input2, target, margin, reduction: _ranking(input1, input2, target, margin, NAMES[reduction])
 )
 composite("cosine_embedding_loss(T input1, T input2, T target, float margin=0.0, int reduction=1)", ns="torch")(
-    lambda input1, input2, target, margin, reduction: _cosine_embedding(input1, input2, target, margin, NAMES[reduction])
+    lambda input1, input2, target, margin, reduction: _cosine_embedding(
+        input1, input2, target, margin, NAMES[reduction]
+    )
 )
 composite(
-    "triplet_margin_loss(T anchor, T positive, T negative, float margin=1.0, float p=2, float eps=1e-6, bool swap=False, "
+    "triplet_margin_loss(T anchor, T positive, T negative, float margin=1.0, float p=2, float eps=1e-6, "
+    "bool swap=False, "
     "int reduction=1)",
     ns="torch",
 )(

@@ -1,4 +1,4 @@
-"""Normalisation rows: layer, batch, instance, group, RMS and local response norm, ``normalize``.
+"""Normalisation rows: layer, batch and instance norm.
 
 The heavy derivatives are ops in ``_C`` with fused kernels; their own derivatives are written with public ops.
 """
@@ -13,11 +13,7 @@ from mindtorch.core.errors import check
 from mindtorch.core.tensor import Tensor
 from mindtorch.engine.host import norm as K
 from mindtorch.ops.activation import floating
-from mindtorch.ops.table import SPACES, composite, op, vjp
-
-
-def _names(*values: Any) -> list[Any]:
-    return [None if v is None else list(v.shape) for v in values]
+from mindtorch.ops.table import composite, op, vjp
 
 
 def _spread(v: Tensor | None, like: Tensor) -> Any:
@@ -26,7 +22,7 @@ def _spread(v: Tensor | None, like: Tensor) -> Any:
 
 
 # ---------------------------------------------------------------------- layer norm
-def _ln_parts(x: Tensor, n: int, eps: float) -> tuple[Tensor, Tensor]:
+def layer_norm_parts(x: Tensor, n: int, eps: float) -> tuple[Tensor, Tensor]:
     """Normalised rows (rows, n) and inverse deviation (rows, 1), differentiable."""
     r = x.reshape(-1, n)
     d = r - r.mean(1, True)
@@ -34,11 +30,13 @@ def _ln_parts(x: Tensor, n: int, eps: float) -> tuple[Tensor, Tensor]:
     return d * rstd, rstd
 
 
-def _ln_double(g: Any, needs: Any, grad: Tensor, input: Tensor, weight: Any, n: int, eps: float) -> tuple[Any, Any, Any]:
+def _ln_double(
+    g: Any, needs: Any, grad: Tensor, input: Tensor, weight: Any, n: int, eps: float
+) -> tuple[Any, Any, Any]:
     """Derivatives of (gx, gw, gb) by grad, input and weight: through the composite formula of the backward pass."""
     ggx, ggw, ggb = g
     h, w = grad.reshape(-1, n), None if weight is None else weight.reshape(n)
-    xhat, rstd = _ln_parts(input, n, eps)
+    xhat, rstd = layer_norm_parts(input, n, eps)
     hw = h if w is None else h * w
     g_hat = g_rstd = g_h = g_w = None
     gi = None
@@ -119,7 +117,8 @@ def _ln_check(a: np.ndarray, shape: tuple[int, ...], w: np.ndarray | None, b: np
     check(
         a.ndim >= len(shape) and a.shape[a.ndim - len(shape) :] == shape,
         RuntimeError,
-        f"Given normalized_shape={list(shape)}, expected input with shape [*{star}], but got input of size{list(a.shape)}",
+        f"Given normalized_shape={list(shape)}, expected input with shape [*{star}], but got input of "
+        f"size{list(a.shape)}",
     )
     floating("LayerNormKernelImpl", a)
 
@@ -166,7 +165,15 @@ def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Any, bias: A
 
 # ---------------------------------------------------------------------- batch norm
 def _bn_double(
-    g: Any, needs: Any, grad: Tensor, input: Tensor, weight: Any, mean: Tensor, invstd: Tensor, training: bool, eps: float
+    g: Any,
+    needs: Any,
+    grad: Tensor,
+    input: Tensor,
+    weight: Any,
+    mean: Tensor,
+    invstd: Tensor,
+    training: bool,
+    eps: float,
 ) -> tuple[Any, Any, Any]:
     """Derivatives of (gx, gw, gb) of batch norm, by the composite formula over (N, C, L)."""
     ggx, ggw, ggb = g
@@ -229,7 +236,7 @@ def _bn_double(
 def batch_norm_backward(
     g: np.ndarray, a: np.ndarray, w: Any, mean: np.ndarray, invstd: np.ndarray, training: bool, eps: float
 ) -> Any:
-    """Gradients of input, weight and bias; statistics as the forward pass used them (eps serves the next derivative)."""
+    """Gradients of input, weight and bias; statistics as the forward pass used them (eps: next derivative)."""
     if a.size == 0:
         return np.zeros_like(a), np.zeros(a.shape[1], a.dtype), np.zeros(a.shape[1], a.dtype)
     if a.dtype.itemsize > 2:
@@ -279,12 +286,20 @@ def _native_batch_norm(
 
 
 def _bn_check(input: Tensor, running: tuple[Any, Any], weight: Any, bias: Any, training: bool) -> None:
-    check(input.ndim >= 2, RuntimeError, f"batch_norm: expected an input of at least 2 dimensions (N, C, ...), got {input.ndim}")
+    check(
+        input.ndim >= 2,
+        RuntimeError,
+        f"batch_norm: expected an input of at least 2 dimensions (N, C, ...), got {input.ndim}",
+    )
     floating("batch_norm", input.a)
     c = input.shape[1]
     names = ("running_mean", "running_var", "weight", "bias")
     for name, v in zip(names, (*running, weight, bias)):
-        check(v is None or v.numel() == c, RuntimeError, f"{name} should contain {c} elements not {v.numel() if v is not None else 0}")
+        check(
+            v is None or v.numel() == c,
+            RuntimeError,
+            f"{name} should contain {c} elements not {v.numel() if v is not None else 0}",
+        )
     for name, v in zip(names[:2], running):
         check(training or v is not None, RuntimeError, f"{name} must be defined in evaluation mode")
 
@@ -324,16 +339,26 @@ def _batch_norm(
     ns="F",
 )
 def batch_norm(
-    input: Tensor, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+    input: Tensor,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any,
+    bias: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
 ) -> Tensor:
-    """Normalise each channel (dim 1) by the batch's statistics (training: running ones are updated) or the running ones."""
+    """Normalise each channel (dim 1) by the batch's statistics (training; updates the running ones) or the running."""
+    if input.ndim == 1 and input.numel() == 0:
+        return input * 1
     if training:
         _size_check("value per channel", list(input.shape))
     return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
 @composite(
-    "batch_norm(T input, T? weight, T? bias, T? running_mean, T? running_var, bool training, float momentum, float eps, "
+    "batch_norm(T input, T? weight, T? bias, T? running_mean, T? running_var, bool training, float "
+    "momentum, float eps, "
     "bool cudnn_enabled=True)",
     ns="torch",
 )
@@ -358,18 +383,26 @@ def torch_batch_norm(
     ns="torch",
 )
 def native_batch_norm(
-    input: Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
+    input: Tensor,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
 ) -> Any:
     """(result, mean, inverse deviation); both statistics are empty outside training."""
     _bn_check(input, (running_mean, running_var), weight, bias, training)
+    kept = input.dtype if weight is None else weight.dtype
     mean, var = (None, None) if training else (running_mean, running_var)
     out, mu, invstd, v = _native_batch_norm(input, weight, bias, mean, var, training, eps)
     if not training:
-        return out, mu.new_empty((0,)), mu.new_empty((0,))
+        return out, mu.new_empty((0,)).to(kept), mu.new_empty((0,)).to(kept)
     n = input.numel() // max(input.shape[1], 1)
     _update(running_mean, mu, momentum)
     _update(running_var, v * (n / max(n - 1, 1)), momentum)
-    return out, mu, invstd
+    return out, mu.to(kept), invstd.to(kept)
 
 
 # ---------------------------------------------------------------------- instance norm
@@ -379,7 +412,14 @@ def native_batch_norm(
     ns="F",
 )
 def instance_norm(
-    input: Tensor, running_mean: Any, running_var: Any, weight: Any, bias: Any, use_input_stats: bool, momentum: float, eps: float
+    input: Tensor,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any,
+    bias: Any,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
 ) -> Tensor:
     """Normalise each channel of each sample by its own statistics, or by the running ones."""
     if use_input_stats:
@@ -429,159 +469,3 @@ def torch_instance_norm(
 ) -> Tensor:
     """Instance norm in torch's argument order; ``cudnn_enabled`` only matters on CUDA devices."""
     return _instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps)
-
-
-# ---------------------------------------------------------------------- group norm
-def _gn_double(
-    g: Any, needs: Any, grad: Tensor, input: Tensor, weight: Any, num_groups: int, eps: float
-) -> tuple[Any, Any, Any]:
-    """Derivatives of (gx, gw, gb): the composite gradient of group norm, differentiated by layer norm's rule per group."""
-    n, c = input.shape[:2]
-    rows = input.reshape(n * num_groups, -1)
-    h = grad.reshape(n, c, -1)
-    ggx, ggw, ggb = g
-    w = 1 if weight is None else weight.reshape(1, c, 1)
-    hw = (h * w).reshape(rows.shape)
-    per = rows.shape[1]
-    xhat, rstd = _ln_parts(rows, per, eps)
-    g_h = g_w = gi = None
-    g_hat: Any = None
-    g_rstd: Any = None
-    if ggx is not None:
-        q = ggx.reshape(rows.shape)
-        c1, c2 = hw.mean(1, True), (hw * xhat).mean(1, True)
-        qr = q * rstd
-        g_hw = (qr - qr.mean(1, True) - xhat * (qr * xhat).mean(1, True)).reshape(h.shape)
-        g_hat = -qr * c2 - hw * (qr * xhat).mean(1, True)
-        g_rstd = (q * (hw - c1 - xhat * c2)).sum(1, True)
-        g_h = g_hw * w
-        g_w = None if weight is None else (g_hw * h).sum((0, 2))
-    if ggw is not None and weight is not None:
-        v = ggw.reshape(1, c, 1)
-        more = v * xhat.reshape(h.shape)
-        g_h = more if g_h is None else g_h + more
-        more = (v * h).reshape(rows.shape)
-        g_hat = more if g_hat is None else g_hat + more
-    if ggb is not None:
-        more = ggb.reshape(1, c, 1).expand(h.shape)
-        g_h = more if g_h is None else g_h + more
-    if g_hat is not None:
-        extra = (g_hat * xhat).mean(1, True)
-        extra = extra if g_rstd is None else extra + g_rstd * rstd / per
-        gd = g_hat * rstd - xhat * rstd * extra
-        gi = (gd - gd.mean(1, True)).reshape(input.shape)
-    return None if g_h is None else g_h.reshape(grad.shape), gi, g_w
-
-
-@op(
-    "group_norm_backward(T grad, T input, T? weight, T mean, T rstd, int num_groups, float eps)",
-    ns="_C",
-    half="f32",
-    node="NativeGroupNormBackwardBackward0",
-    grad=vjp(("grad", "input", "weight"), _gn_double),
-)
-def group_norm_backward(
-    g: np.ndarray, a: np.ndarray, w: Any, mean: np.ndarray, rstd: np.ndarray, groups: int, eps: float
-) -> Any:
-    """Gradients of input, weight and bias (eps serves the next derivative)."""
-    if a.size == 0:
-        return np.zeros_like(a), np.zeros(a.shape[1], a.dtype), np.zeros(a.shape[1], a.dtype)
-    return K.group_norm_backward(g, a, w, mean, rstd, groups)
-
-
-def _gn_rule(
-    g: Any, needs: Any, input: Tensor, weight: Any, bias: Any, out1: Any, out2: Any, num_groups: int, eps: float
-) -> tuple[Any, Any, Any]:
-    if g[0] is None:
-        return None, None, None
-    gx, gw, gb = group_norm_backward(g[0], input, weight, out1.detach(), out2.detach(), num_groups, eps)
-    return gx if needs[0] else None, gw if needs[1] else None, gb if needs[2] else None
-
-
-@op(
-    "native_group_norm_(T input, int num_groups, T? weight, T? bias, float eps)",
-    ns="_C",
-    half="f32",
-    autocast="fp32",
-    node="NativeGroupNormBackward0",
-    nondiff=(1, 2),
-    grad=vjp(("input", "weight", "bias"), _gn_rule),
-)
-def _native_group_norm(a: np.ndarray, groups: int, w: Any, b: Any, eps: float) -> Any:
-    """(result, mean, inverse deviation), statistics of shape (N, groups)."""
-    if a.size == 0:
-        return np.empty_like(a), np.zeros((a.shape[0], groups), a.dtype), np.zeros((a.shape[0], groups), a.dtype)
-    return K.group_norm(a, groups, w, b, eps)
-
-
-@composite(
-    "group_norm(T input, int num_groups, T? weight=None, T? bias=None, float eps=1e-5)",
-    ns="F torch",
-)
-def group_norm(input: Tensor, num_groups: int, weight: Any, bias: Any, eps: float) -> Tensor:
-    """Normalise groups of channels of each sample; weight and bias have one element per channel."""
-    check(input.ndim >= 2, RuntimeError, f"Expected at least 2 dimensions for input tensor but received {input.ndim}")
-    c = input.shape[1]
-    check(num_groups > 0, RuntimeError, f"Expected num groups to be greater than 0, got {num_groups}")
-    check(
-        c % num_groups == 0,
-        RuntimeError,
-        "Expected number of channels in input to be divisible by num_groups, but got input of shape "
-        f"{list(input.shape)} and num_groups={num_groups}",
-    )
-    for name, v in (("weight", weight), ("bias", bias)):
-        check(
-            v is None or (v.ndim == 1 and v.numel() == c),
-            RuntimeError,
-            f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of shape "
-            f"{_names(v)[0]} and input of shape {list(input.shape)}",
-        )
-    return _native_group_norm(input, num_groups, weight, bias, eps)[0]
-
-
-# ---------------------------------------------------------------------- RMS norm, local response, normalize
-@composite("rms_norm(T input, ints normalized_shape, T? weight=None, float? eps=None)", ns="F torch")
-def rms_norm(input: Tensor, normalized_shape: Any, weight: Any, eps: float | None) -> Tensor:
-    """x / sqrt(mean(x^2) + eps) * weight over the last dimensions; eps defaults to the dtype's machine epsilon."""
-    shape = tuple(normalized_shape)
-    check(len(shape) > 0, RuntimeError, "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element")
-    star = "".join(f", {s}" for s in shape)
-    check(
-        input.ndim >= len(shape) and tuple(input.shape[input.ndim - len(shape) :]) == shape,
-        RuntimeError,
-        f"Given normalized_shape={list(shape)}, expected input with shape [*{star}], but got input of size{list(input.shape)}",
-    )
-    check(
-        weight is None or tuple(weight.shape) == shape,
-        RuntimeError,
-        f"Expected weight to be of same shape as normalized_shape, but got weight of shape {_names(weight)[0]} and "
-        f"normalized_shape = {list(shape)}",
-    )
-    wide = input.float() if input.dtype.itemsize == 2 else input
-    if eps is None:
-        eps = float(np.finfo(wide.a.dtype).eps)
-    dims = tuple(range(-len(shape), 0))
-    r = wide * (wide.square().mean(dims, True) + eps).rsqrt()
-    if weight is not None:
-        r = r * weight
-    return r.to(input.dtype)
-
-
-@composite("local_response_norm(T input, int size, float alpha=1e-4, float beta=0.75, float k=1.0)", ns="F")
-def local_response_norm(input: Tensor, size: int, alpha: float, beta: float, k: float) -> Tensor:
-    """x / (k + alpha * mean of squares over ``size`` neighbouring channels)^beta."""
-    if input.ndim < 3:
-        raise ValueError(f"Expected 3D or higher dimensionality                          input (got {input.ndim} dimensions)")
-    if input.numel() == 0:
-        return input
-    f, n, c = SPACES["F"], input.shape[0], input.shape[1]
-    squares = input.square().reshape(n, 1, c, -1)
-    mean = f["avg_pool2d"](f["pad"](squares, (0, 0, size // 2, (size - 1) // 2)), (size, 1), 1)
-    return input / (mean.reshape(input.shape) * alpha + k).pow(beta)
-
-
-@composite("normalize(T input, N p=2.0, any dim=1, float eps=1e-12, *, T? out=None)", ns="F")
-def normalize(input: Tensor, p: float, dim: Any, eps: float, out: Any = None) -> Tensor:
-    """x / max(norm(x, p, dim), eps)."""
-    size = input.norm(p, dim, True).clamp_min(eps).expand_as(input)
-    return input / size if out is None else SPACES["torch"]["div"](input, size, out=out)

@@ -89,15 +89,37 @@ def _again(kind: str, g: Any, needs: Any, inputs: Sequence[Any], sizes: Any, rev
     grad={},
 )
 def _lstm_backward(
-    x: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, y: Any, gates: Any, cells: Any, gy: Any, gh: Any, gc: Any, sizes: Any,
+    x: Any,
+    h0: Any,
+    c0: Any,
+    w_ih: Any,
+    w_hh: Any,
+    y: Any,
+    gates: Any,
+    cells: Any,
+    gy: Any,
+    gh: Any,
+    gc: Any,
+    sizes: Any,
     reverse: bool,
-) -> Any:  # fmt: skip
+) -> Any:
     """Gradients of x, h0, c0, w_ih, w_hh and of either bias."""
     return K.lstm_backward((gy, gh, gc), x, h0, c0, w_ih, w_hh, y, gates, cells, sizes, reverse)
 
 
 def _lstm_rule(
-    g: Any, needs: Any, x: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, sizes: Any, reverse: Any, out: Any
+    g: Any,
+    needs: Any,
+    x: Any,
+    h0: Any,
+    c0: Any,
+    w_ih: Any,
+    w_hh: Any,
+    b_ih: Any,
+    b_hh: Any,
+    sizes: Any,
+    reverse: Any,
+    out: Any,
 ) -> tuple[Any, ...]:
     if modes.grad_on():
         return _again("lstm", g[:3], needs, (x, h0, c0, w_ih, w_hh, b_ih, b_hh), sizes, reverse)
@@ -114,9 +136,7 @@ def _lstm_rule(
     node="MkldnnRnnLayerBackward0",
     grad=vjp(_NAMES, _lstm_rule),
 )
-def _lstm_layer(
-    x: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, sizes: Any, reverse: bool
-) -> Any:
+def _lstm_layer(x: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, sizes: Any, reverse: bool) -> Any:
     """(y, last h, last c, gates, cells) of flat rows x (B, I)."""
     return K.lstm(x, h0, c0, w_ih, w_hh, b_ih, b_hh, sizes, reverse)
 
@@ -139,7 +159,12 @@ def _gru_rule(
 ) -> tuple[Any, ...]:
     if modes.grad_on():
         got = _again(
-            "gru", (*g[:2], None), [*needs[:2], False, *needs[2:]], (x, h0, None, w_ih, w_hh, b_ih, b_hh), sizes, reverse
+            "gru",
+            (*g[:2], None),
+            [*needs[:2], False, *needs[2:]],
+            (x, h0, None, w_ih, w_hh, b_ih, b_hh),
+            sizes,
+            reverse,
         )
         return got[:2] + got[3:]
     got = _gru_backward(x, h0, w_ih, w_hh, out[0], out[2], out[3], g[0], g[1], sizes, reverse)
@@ -173,9 +198,19 @@ def _elman_backward(
 
 
 def _elman_rule(
-    g: Any, needs: Any, x: Any, h0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, relu: Any, sizes: Any, reverse: Any,
+    g: Any,
+    needs: Any,
+    x: Any,
+    h0: Any,
+    w_ih: Any,
+    w_hh: Any,
+    b_ih: Any,
+    b_hh: Any,
+    relu: Any,
+    sizes: Any,
+    reverse: Any,
     out: Any,
-) -> tuple[Any, ...]:  # fmt: skip
+) -> tuple[Any, ...]:
     if modes.grad_on():
         kind = "relu" if relu else "tanh"
         got = _again(
@@ -264,7 +299,12 @@ def _network(
 
 
 def _padded(
-    kind: str, input: Tensor, hx: tuple[Any, Any], params: Any, biases: bool, options: tuple[int, float, bool, bool, bool]
+    kind: str,
+    input: Tensor,
+    hx: tuple[Any, Any],
+    params: Any,
+    biases: bool,
+    options: tuple[int, float, bool, bool, bool],
 ) -> tuple[Any, ...]:
     num_layers, dropout, train, bidirectional, batch_first = options
     projected = hx[1] is not None and hx[1].shape[2] != hx[0].shape[2]
@@ -272,16 +312,30 @@ def _padded(
     steps, batch = x.shape[:2]
     groups = _groups(params, biases, projected)
     flat, h, c = _network(
-        kind, x.reshape(steps * batch, x.shape[2]), [batch] * steps, hx, groups, num_layers, dropout, train, bidirectional,
+        kind,
+        x.reshape(steps * batch, x.shape[2]),
+        [batch] * steps,
+        hx,
+        groups,
+        num_layers,
+        dropout,
+        train,
+        bidirectional,
         (steps, batch),
-    )  # fmt: skip
+    )
     y = flat.reshape(steps, batch, flat.shape[1])
     y = y.transpose(0, 1) if batch_first else y
     return (y, h) if c is None else (y, h, c)
 
 
 def _packed(
-    kind: str, data: Tensor, sizes: Tensor, hx: tuple[Any, Any], params: Any, biases: bool, options: tuple[int, float, bool, bool]
+    kind: str,
+    data: Tensor,
+    sizes: Tensor,
+    hx: tuple[Any, Any],
+    params: Any,
+    biases: bool,
+    options: tuple[int, float, bool, bool],
 ) -> tuple[Any, ...]:
     num_layers, dropout, train, bidirectional = options
     projected = hx[1] is not None and hx[1].shape[2] != hx[0].shape[2]
@@ -301,9 +355,17 @@ def _front(name: str, kind: str) -> Callable[..., Any]:
         return hx, None
 
     def call(
-        input: Tensor, second: Any, third: Any, fourth: Any, has_biases: Any = True, num_layers: Any = 1, dropout: Any = 0.0,
-        train: Any = False, bidirectional: Any = False, batch_first: Any = False,
-    ) -> tuple[Any, ...]:  # fmt: skip
+        input: Tensor,
+        second: Any,
+        third: Any,
+        fourth: Any,
+        has_biases: Any = True,
+        num_layers: Any = 1,
+        dropout: Any = 0.0,
+        train: Any = False,
+        bidirectional: Any = False,
+        batch_first: Any = False,
+    ) -> tuple[Any, ...]:
         if isinstance(fourth, (list, tuple)):
             options = (int(num_layers), float(dropout), bool(train), bool(bidirectional))
             return _packed(kind, input, second, states(third), fourth, bool(has_biases), options)
@@ -314,7 +376,8 @@ def _front(name: str, kind: str) -> Callable[..., Any]:
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = (
-        f"{name}(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first), or for a packed "
+        f"{name}(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first), "
+        "or for a packed "
         "sequence (data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional)."
     )
     return call

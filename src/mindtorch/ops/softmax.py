@@ -99,7 +99,7 @@ def log_softmax_backward(g: np.ndarray, y: np.ndarray, dim: int) -> Any:
 def softmax(a: np.ndarray, dim: int, dtype: Any) -> Any:
     """exp(x) / sum(exp(x)) over dim, in dtype when given."""
     if dtype is None and a.dtype is F32 and -a.ndim <= dim < a.ndim:
-        return K.softmax(a, dim)
+        return K.run(a, dim, False)
     return _forward("softmax", K.softmax, a, _dim("softmax", dim, a.ndim), dtype)
 
 
@@ -114,7 +114,7 @@ def softmax(a: np.ndarray, dim: int, dtype: Any) -> Any:
 def log_softmax(a: np.ndarray, dim: int, dtype: Any) -> Any:
     """x - log(sum(exp(x))) over dim, in dtype when given."""
     if dtype is None and a.dtype is F32 and -a.ndim <= dim < a.ndim:
-        return K.log_softmax(a, dim)
+        return K.run(a, dim, True)
     return _forward("log_softmax", K.log_softmax, a, _dim("log_softmax", dim, a.ndim), dtype)
 
 
@@ -123,14 +123,16 @@ def log_softmax(a: np.ndarray, dim: int, dtype: Any) -> Any:
     ns="F",
     half="native",
     autocast="fp32",
-    grad={"input": lambda g, out, dim, input_dtype: _to_input(
-        softmax_backward(g, out, _dim("softmax", dim, out.ndim)), input_dtype
-    )},
+    grad={
+        "input": lambda g, out, dim, input_dtype: _to_input(
+            softmax_backward(g, out, _dim("softmax", dim, out.ndim)), input_dtype
+        )
+    },
 )
 def f_softmax(a: np.ndarray, dim: int | None, _stacklevel: int, dtype: Any) -> Any:
-    """softmax over dim; without dim PyTorch's choice, with its warning (``_stacklevel`` is part of torch's signature)."""
+    """softmax over dim; without dim PyTorch's choice, with its warning (``_stacklevel``: torch's signature)."""
     if dtype is None and a.dtype is F32 and dim is not None and -a.ndim <= dim < a.ndim:
-        return K.softmax(a, dim)
+        return K.run(a, dim, False)
     if dim is None:
         implicit_dim("softmax", a.ndim)
     return _forward("softmax", K.softmax, a, _dim("softmax", dim, a.ndim), dtype)
@@ -141,14 +143,16 @@ def f_softmax(a: np.ndarray, dim: int | None, _stacklevel: int, dtype: Any) -> A
     ns="F",
     half="native",
     autocast="fp32",
-    grad={"input": lambda g, out, dim, input_dtype: _to_input(
-        log_softmax_backward(g, out, _dim("log_softmax", dim, out.ndim)), input_dtype
-    )},
+    grad={
+        "input": lambda g, out, dim, input_dtype: _to_input(
+            log_softmax_backward(g, out, _dim("log_softmax", dim, out.ndim)), input_dtype
+        )
+    },
 )
 def f_log_softmax(a: np.ndarray, dim: int | None, _stacklevel: int, dtype: Any) -> Any:
-    """log_softmax over dim; without dim PyTorch's choice, with its warning (``_stacklevel`` is part of torch's signature)."""
+    """log_softmax over dim; without dim PyTorch's choice, with its warning (``_stacklevel``: torch's signature)."""
     if dtype is None and a.dtype is F32 and dim is not None and -a.ndim <= dim < a.ndim:
-        return K.log_softmax(a, dim)
+        return K.run(a, dim, True)
     if dim is None:
         implicit_dim("log_softmax", a.ndim)
     return _forward("log_softmax", K.log_softmax, a, _dim("log_softmax", dim, a.ndim), dtype)
@@ -174,5 +178,3 @@ def gumbel_softmax(logits: Tensor, tau: float, hard: bool, eps: float, dim: int)
     index = soft.max(dim, keepdim=True)[1]
     one_hot = logits.new_zeros(logits.shape).scatter_(dim, index, 1.0)
     return one_hot - soft.detach() + soft
-
-

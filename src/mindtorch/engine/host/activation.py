@@ -6,7 +6,6 @@ Every function returns a fresh array. NaN propagates as in PyTorch's kernels.
 
 from __future__ import annotations
 
-
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +18,9 @@ from mindtorch.engine.host.quiet import EXTOBJ as E
 from mindtorch.engine.host.quiet import quiet
 
 F32 = np.dtype(np.float32)
-_ZERO = {np.dtype(t): np.zeros((), t) for t in (np.float32, np.float64, np.int64, np.int32, np.int16, np.int8, np.uint8)}
+_ZERO = {
+    np.dtype(t): np.zeros((), t) for t in (np.float32, np.float64, np.int64, np.int32, np.int16, np.int8, np.uint8)
+}
 KAPPA = 0.7978845608028654  # sqrt(2 / pi)
 ISQRT2 = 0.7071067811865476
 SIXTH = float(np.float32(1.0 / 6.0))
@@ -57,7 +58,7 @@ def _flat(a: np.ndarray) -> np.ndarray:
 
 
 def _lifted(plain: Callable[..., Any], a: np.ndarray, p: float, q: float) -> Any:
-    """``plain`` over an array of at least one dimension: 0-dim results are NumPy scalars, which Python numbers promote."""
+    """``plain`` over an array of at least one dimension: NumPy scalars promote with Python numbers."""
     with quiet():
         return plain(a, p, q) if a.ndim else plain(a.reshape(1), p, q).reshape(())
 
@@ -408,5 +409,3 @@ def prelu(a: np.ndarray, w: np.ndarray) -> Any:
     """a for a > 0, else w * a, w broadcast against a."""
     with quiet():
         return np.where(a > 0, a, a * w)
-
-

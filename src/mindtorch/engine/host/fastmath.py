@@ -118,7 +118,7 @@ def erf(x: np.ndarray) -> np.ndarray:
 
 
 def build(numba: Any) -> dict[str, Any]:
-    """Names for sources: ``f2i``/``i2f`` (bit casts), ``fma32`` (one rounding), ``exp32``, ``erf32``, ``log1p32``, ``F``."""
+    """Names for sources: ``f2i``/``i2f`` (bit casts), ``fma32`` (rounds once), ``exp32``, ``erf32`` ... ``F``."""
     import math
     import types
 

@@ -26,7 +26,7 @@ LOAD_WORK = 4_000_000
 KERNEL_WORK = 400_000
 """Elements one kernel must have processed before it is compiled."""
 CALL_WORK = 1_000
-"""What a call counts beside its elements: NumPy's several calls cost more than one compiled call even on tiny arrays."""
+"""What a call counts beside its elements: several NumPy calls cost more than one compiled call."""
 PARALLEL_MIN = 131_072
 """Elements below which a transcendental or row kernel stays on one thread."""
 
@@ -167,7 +167,7 @@ def _compile(source: Callable[..., Any], flavour: str, fastmath: set[str], helpe
 
 
 class Fused:
-    # a kernel with two bodies; parallel kernels take the thread count as their LAST argument (a docstring would clash with the slot)
+    # Two bodies; parallel kernels take the thread count as LAST argument. (A docstring would clash with the slot.)
 
     __slots__ = (
         "__doc__",

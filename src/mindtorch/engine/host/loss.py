@@ -145,11 +145,11 @@ def _small_losses(x: np.ndarray, t: np.ndarray) -> np.ndarray | None:
 
 def row_losses(x: np.ndarray, t: np.ndarray, ignore: int, masked: bool) -> np.ndarray:
     """log(sum(exp(x))) - x[target] of every row, 0 for ignored rows."""
-    if x.dtype is F32 and not (_ce_rows.compiled is not None or _ce_rows.tick(x.size)):
-        if not masked and x.size <= 4096:
-            got = _small_losses(x, t)
-            if got is not None:
-                return got
+    slow = x.dtype is F32 and not (_ce_rows.compiled is not None or _ce_rows.tick(x.size))
+    if slow and not masked and x.size <= 4096:
+        got = _small_losses(x, t)
+        if got is not None:
+            return got
     out = np.empty(len(t), x.dtype)
     if x.size:
         kernel = _ce_rows if x.dtype is F32 else _ce_fall
@@ -188,7 +188,11 @@ def reduce_rows(rows: np.ndarray, total: float, reduction: str) -> Any:
     else:
         value = float(rows.sum(dtype=np.float64))
     if reduction == "mean":
-        value = value / total if total else (math.nan if value == 0 or math.isnan(value) else math.copysign(math.inf, value))
+        value = (
+            value / total
+            if total
+            else (math.nan if value == 0 or math.isnan(value) else math.copysign(math.inf, value))
+        )
     return np.array(value, rows.dtype)
 
 

@@ -342,7 +342,9 @@ def normalise(x: np.ndarray, mean: np.ndarray, invstd: np.ndarray, w: np.ndarray
             return out.reshape(x.shape)
     out = np.empty(p.shape, dt)
     kernel = _affine if dt is F32 else _affine_fall
-    kernel(p, np.ascontiguousarray(a), np.ascontiguousarray(mu), np.ascontiguousarray(shift), out, jit.threads_for(x.size))
+    kernel(
+        p, np.ascontiguousarray(a), np.ascontiguousarray(mu), np.ascontiguousarray(shift), out, jit.threads_for(x.size)
+    )
     return out.reshape(x.shape)
 
 
@@ -443,7 +445,9 @@ def group_norm(
     n, c = x.shape[:2]
     per = c // groups
     planes = np.ascontiguousarray(x).reshape(1, n * groups, -1)
-    mean, var = batch_stats(planes) if planes.shape[2] > 1 else (planes[0, :, 0].astype(np.float64), np.zeros(n * groups))
+    mean, var = (
+        batch_stats(planes) if planes.shape[2] > 1 else (planes[0, :, 0].astype(np.float64), np.zeros(n * groups))
+    )
     with quiet():
         rstd = 1 / np.sqrt(var + eps)
     a = np.repeat(rstd.reshape(n, groups), per, 1)

@@ -155,9 +155,16 @@ def _both(b_ih: np.ndarray | None, b_hh: np.ndarray | None) -> np.ndarray | None
 
 
 def lstm(
-    x: np.ndarray, h0: np.ndarray, c0: np.ndarray, w_ih: np.ndarray, w_hh: np.ndarray, b_ih: Any, b_hh: Any,
-    sizes: list[int], reverse: bool,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    x: np.ndarray,
+    h0: np.ndarray,
+    c0: np.ndarray,
+    w_ih: np.ndarray,
+    w_hh: np.ndarray,
+    b_ih: Any,
+    b_hh: Any,
+    sizes: list[int],
+    reverse: bool,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(y (B, H), last h, last c, gates (B, 4H), cells (B, H))."""
     gates = _input_product(x, w_ih, _both(b_ih, b_hh))
     width = h0.shape[1]
@@ -178,9 +185,18 @@ def lstm(
 
 
 def lstm_backward(
-    grads: tuple[Any, Any, Any], x: np.ndarray, h0: np.ndarray, c0: np.ndarray, w_ih: np.ndarray, w_hh: np.ndarray,
-    y: np.ndarray, gates: np.ndarray, cells: np.ndarray, sizes: list[int], reverse: bool,
-) -> tuple[np.ndarray, ...]:  # fmt: skip
+    grads: tuple[Any, Any, Any],
+    x: np.ndarray,
+    h0: np.ndarray,
+    c0: np.ndarray,
+    w_ih: np.ndarray,
+    w_hh: np.ndarray,
+    y: np.ndarray,
+    gates: np.ndarray,
+    cells: np.ndarray,
+    sizes: list[int],
+    reverse: bool,
+) -> tuple[np.ndarray, ...]:
     """Gradients of x, h0, c0, w_ih, w_hh and of either bias from those of y, last h and last c (None: zero)."""
     gy = np.zeros_like(y) if grads[0] is None else np.ascontiguousarray(grads[0])
     dh = np.zeros_like(h0) if grads[1] is None else grads[1].copy()
@@ -275,7 +291,14 @@ def _gru_slopes(g, hq, before, gy, dh, dx, dw):  # type: ignore[no-untyped-def]
 
 
 def gru(
-    x: np.ndarray, h0: np.ndarray, w_ih: np.ndarray, w_hh: np.ndarray, b_ih: Any, b_hh: Any, sizes: list[int], reverse: bool
+    x: np.ndarray,
+    h0: np.ndarray,
+    w_ih: np.ndarray,
+    w_hh: np.ndarray,
+    b_ih: Any,
+    b_hh: Any,
+    sizes: list[int],
+    reverse: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(y (B, H), last h, gates r z n (B, 3H), hidden part of n (B, H))."""
     gates = _input_product(x, w_ih, b_ih)
@@ -296,9 +319,17 @@ def gru(
 
 
 def gru_backward(
-    grads: tuple[Any, Any], x: np.ndarray, h0: np.ndarray, w_ih: np.ndarray, w_hh: np.ndarray, y: np.ndarray,
-    gates: np.ndarray, hidden: np.ndarray, sizes: list[int], reverse: bool,
-) -> tuple[np.ndarray, ...]:  # fmt: skip
+    grads: tuple[Any, Any],
+    x: np.ndarray,
+    h0: np.ndarray,
+    w_ih: np.ndarray,
+    w_hh: np.ndarray,
+    y: np.ndarray,
+    gates: np.ndarray,
+    hidden: np.ndarray,
+    sizes: list[int],
+    reverse: bool,
+) -> tuple[np.ndarray, ...]:
     """Gradients of x, h0, w_ih, w_hh, b_ih, b_hh from those of y and last h (None: zero)."""
     gy = np.zeros_like(y) if grads[0] is None else np.ascontiguousarray(grads[0])
     dh = np.zeros_like(h0) if grads[1] is None else grads[1].copy()
@@ -314,9 +345,16 @@ def gru_backward(
 
 # ---------------------------------------------------------------------- Elman
 def elman(
-    x: np.ndarray, h0: np.ndarray, w_ih: np.ndarray, w_hh: np.ndarray, b_ih: Any, b_hh: Any, relu: bool, sizes: list[int],
+    x: np.ndarray,
+    h0: np.ndarray,
+    w_ih: np.ndarray,
+    w_hh: np.ndarray,
+    b_ih: Any,
+    b_hh: Any,
+    relu: bool,
+    sizes: list[int],
     reverse: bool,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+) -> tuple[np.ndarray, np.ndarray]:
     """(y (B, H), last h) of h = act(w_ih x + b_ih + w_hh h + b_hh), act being relu or tanh."""
     y = _input_product(x, w_ih, _both(b_ih, b_hh))
     h = h0.copy()
@@ -335,9 +373,16 @@ def elman(
 
 
 def elman_backward(
-    grads: tuple[Any, Any], x: np.ndarray, h0: np.ndarray, w_ih: np.ndarray, w_hh: np.ndarray, y: np.ndarray, relu: bool,
-    sizes: list[int], reverse: bool,
-) -> tuple[np.ndarray, ...]:  # fmt: skip
+    grads: tuple[Any, Any],
+    x: np.ndarray,
+    h0: np.ndarray,
+    w_ih: np.ndarray,
+    w_hh: np.ndarray,
+    y: np.ndarray,
+    relu: bool,
+    sizes: list[int],
+    reverse: bool,
+) -> tuple[np.ndarray, ...]:
     """Gradients of x, h0, w_ih, w_hh and of either bias from those of y and last h (None: zero)."""
     gy = np.zeros_like(y) if grads[0] is None else grads[0]
     dh = np.zeros_like(h0) if grads[1] is None else grads[1].copy()

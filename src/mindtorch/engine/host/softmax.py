@@ -1,4 +1,4 @@
-"""softmax, log_softmax and their derivatives over one dimension of a raw float array (last dimension contiguous inside).
+"""softmax, log_softmax and their derivatives over one dimension of a raw float array.
 
 Three bodies: tiny rows through BLAS products with cached ones under an overflow guard; fused row loops once numba is in
 use; the plain max-shifted NumPy formulation otherwise.
@@ -134,7 +134,17 @@ def _plain_backward(g: np.ndarray, y: np.ndarray, log: bool) -> Any:
         return gy - y * gy.sum(-1, keepdims=True)
 
 
-def _run(a: np.ndarray, dim: int, log: bool) -> np.ndarray:
+def run(a: np.ndarray, dim: int, log: bool) -> np.ndarray:
+    """softmax (or its logarithm) of ``a`` over ``dim``."""
+    fn = _forward_rows.compiled
+    if fn is not None and a.ndim == 2 and a.dtype is F32 and 0 < a.size < 65536 and (dim == -1 or dim == 1):
+        out = np.empty(a.shape, F32)
+        fn(a if a.flags.c_contiguous else np.ascontiguousarray(a), out, log, 1)
+        return out
+    return _general(a, dim, log)
+
+
+def _general(a: np.ndarray, dim: int, log: bool) -> np.ndarray:
     if a.size == 0 or a.ndim == 0:
         with quiet():
             return np.subtract(a, a) if log else np.exp(a - a)
@@ -155,12 +165,12 @@ def _run(a: np.ndarray, dim: int, log: bool) -> np.ndarray:
 
 def softmax(a: np.ndarray, dim: int) -> np.ndarray:
     """exp(a) / sum(exp(a)) over ``dim``."""
-    return _run(a, dim, False)
+    return run(a, dim, False)
 
 
 def log_softmax(a: np.ndarray, dim: int) -> np.ndarray:
     """a - log(sum(exp(a))) over ``dim``."""
-    return _run(a, dim, True)
+    return run(a, dim, True)
 
 
 def _back(g: np.ndarray, y: np.ndarray, dim: int, log: bool) -> np.ndarray:
