@@ -10,7 +10,7 @@ FAMILIES = (
     "pointwise_unary", "pointwise_binary", "compare", "index", "shape", "window",
     "reduce", "scan", "sort", "linalg", "linalg_norm", "linalg_decomp", "linalg_solve", "matrix_functions", "grids", "einsum",
     "fft", "special",
-    "activation", "softmax", "norm", "loss", "loss_margin", "ctc", "embedding", "linear", "attention", "rnn",
+    "activation", "softmax", "norm", "norm_group", "loss", "loss_class", "loss_margin", "ctc", "embedding", "linear", "attention", "rnn",
     "random", "random_fill", "random_sample", "dropout",
     "conv", "pool", "pool_adaptive", "resize", "pad",
 )  # fmt: skip
