@@ -6,11 +6,11 @@ import os
 import sys
 
 import torch
-import torch.nn as nn
+from torch import nn
 from torch.nn import functional as F
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from text import load_text  # noqa: E402
+from text import load_text
 
 torch.manual_seed(1337)
 block, n_embd, n_head, n_layer, batch = 32, 32, 4, 2, 8

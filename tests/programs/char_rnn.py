@@ -5,10 +5,10 @@ import os
 import sys
 
 import torch
-import torch.nn as nn
+from torch import nn
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from text import load_text  # noqa: E402
+from text import load_text
 
 torch.manual_seed(3)
 text = load_text(20000)

@@ -4,8 +4,7 @@ import json
 import random
 
 import torch
-import torch.nn as nn
-import torch.optim as optim
+from torch import nn, optim
 
 random.seed(7)
 torch.manual_seed(7)
@@ -75,8 +74,8 @@ net_g.apply(weights_init)
 net_d.apply(weights_init)
 criterion = nn.BCELoss()
 fixed_noise = torch.randn(batch, nz, 1, 1)
-opt_d = optim.Adam(net_d.parameters(), lr=0.0002, betas=(0.5, 0.999))
-opt_g = optim.Adam(net_g.parameters(), lr=0.0002, betas=(0.5, 0.999))
+opt_d = optim.Adam(net_d.parameters(), lr=0.0001, betas=(0.5, 0.999))
+opt_g = optim.Adam(net_g.parameters(), lr=0.0001, betas=(0.5, 0.999))
 loader = torch.utils.data.DataLoader(Blobs(), batch_size=batch, shuffle=True, num_workers=0, drop_last=True)
 losses, steps = [], 0
 while steps < 15:

@@ -4,9 +4,8 @@ import json
 from collections import deque
 
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
-import torch.optim as optim
+from torch import nn, optim
 from torch.distributions import Categorical
 
 

@@ -3,7 +3,7 @@
 import json
 
 import torch
-import torch.nn as nn
+from torch import nn
 
 
 class BasicBlock(nn.Module):
@@ -62,7 +62,7 @@ torch.manual_seed(11)
 images, target = torch.randn(64, 3, 32, 32), torch.randint(0, 10, (64,))
 model = ResNet()
 criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
-optimizer = torch.optim.SGD(model.parameters(), 0.02, momentum=0.9, weight_decay=1e-4, nesterov=True)
+optimizer = torch.optim.SGD(model.parameters(), 0.001, momentum=0.9, weight_decay=1e-4, nesterov=True)
 losses = []
 for step in range(30):
     pick = torch.randperm(64)[:16]

@@ -4,7 +4,7 @@ import json
 import math
 
 import torch
-import torch.nn as nn
+from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
 

@@ -3,8 +3,8 @@
 import json
 
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
+from torch import nn
 
 
 def double_conv(cin, cout):
@@ -66,7 +66,7 @@ def batch(n=4, size=18):
 
 torch.manual_seed(5)
 model = UNet()
-optimizer = torch.optim.RMSprop(model.parameters(), lr=1e-3, weight_decay=1e-8, momentum=0.5)
+optimizer = torch.optim.RMSprop(model.parameters(), lr=1e-4, weight_decay=1e-8, momentum=0.5)
 criterion = nn.BCEWithLogitsLoss()
 losses = []
 for _ in range(30):

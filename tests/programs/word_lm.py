@@ -6,11 +6,11 @@ import os
 import sys
 
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
+from torch import nn
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from text import load_text  # noqa: E402
+from text import load_text
 
 torch.manual_seed(1111)
 words = load_text(12000).split()
@@ -24,7 +24,7 @@ class RNNModel(nn.Module):
         self.ntoken, self.nhid, self.nlayers = ntoken, ninp, nlayers
         self.drop = nn.Dropout(dropout)
         self.encoder = nn.Embedding(ntoken, ninp)
-        self.rnn = getattr(nn, "GRU")(ninp, ninp, nlayers, dropout=dropout)
+        self.rnn = nn.GRU(ninp, ninp, nlayers, dropout=dropout)
         self.decoder = nn.Linear(ninp, ntoken)
         self.decoder.weight = self.encoder.weight
         nn.init.uniform_(self.encoder.weight, -0.1, 0.1)
