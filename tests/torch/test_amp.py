@@ -46,6 +46,77 @@ OPS = {
     "einsum": lambda t, x: t.einsum("ij,jk->ik", x, x),
     "norm": lambda t, x: t.linalg.norm(x),
 }
+WIDE = {
+    "mv": lambda t, x: x.mv(x[0]),
+    "dot": lambda t, x: x[0].dot(x[0]),
+    "lstmcell": lambda t, x: t.nn.LSTMCell(4, 4).to(x.dtype)(x)[0],
+    "mha": lambda t, x: t.nn.MultiheadAttention(4, 2).to(x.dtype)(x, x, x)[0],
+    "multi_dot": lambda t, x: t.linalg.multi_dot([x, x, x]),
+    "matrix_power": lambda t, x: t.linalg.matrix_power(x, 2),
+    "inner": lambda t, x: t.inner(x, x),
+    "outer": lambda t, x: t.outer(x[0], x[0]),
+    "tensordot": lambda t, x: t.tensordot(x, x, 1),
+    "chain": lambda t, x: t.chain_matmul(x, x),
+    "bilinear": lambda t, x: t.nn.functional.bilinear(x, x, t.ones(2, 4, 4, dtype=x.dtype)),
+    "vecdot": lambda t, x: t.linalg.vecdot(x, x),
+    "prelu": lambda t, x: t.nn.functional.prelu(x, x[0, :1]),
+    "addmv": lambda t, x: x[0].addmv(x, x[0]),
+    "addr": lambda t, x: x.addr(x[0], x[0]),
+    "kron": lambda t, x: t.kron(x, x),
+    "vdot": lambda t, x: t.vdot(x[0], x[0]),
+    "matrix_exp": lambda t, x: t.matrix_exp(x),
+    "grid": lambda t, x: t.nn.functional.grid_sample(x[None, None], t.zeros(1, 2, 2, 2, dtype=x.dtype)),
+    "pad_refl": lambda t, x: t.nn.functional.pad(x[None], (1, 1), mode="reflect"),
+    "pad_refl3": lambda t, x: t.nn.functional.pad(x[None, None, None], (1, 1, 1, 1, 0, 0), mode="reflect"),
+    "pad_repl": lambda t, x: t.nn.functional.pad(x[None], (1, 1), mode="replicate"),
+    "pad_circ": lambda t, x: t.nn.functional.pad(x[None], (1, 1), mode="circular"),
+    "hfft": lambda t, x: t.fft.hfft(x),
+    "fft": lambda t, x: t.fft.fft(x),
+    "gauss": lambda t, x: t.nn.functional.gaussian_nll_loss(x, x, x),
+    "l1": lambda t, x: t.nn.functional.l1_loss(x, x),
+    "cos": lambda t, x: t.nn.functional.cosine_similarity(x, x),
+    "cumprod": lambda t, x: x.cumprod(0),
+    "std": lambda t, x: x.std(),
+    "var": lambda t, x: x.var(),
+    "lse": lambda t, x: x.logsumexp(0),
+    "batchnorm": lambda t, x: t.nn.BatchNorm1d(4).to(x.dtype)(x),
+    "maxpool3": lambda t, x: t.nn.functional.max_pool3d(x[None, None, None], (1, 2, 2)),
+    "avg3": lambda t, x: t.nn.functional.adaptive_avg_pool3d(x[None, None, None], (1, 2, 2)),
+    "avgpool2": lambda t, x: t.nn.functional.avg_pool2d(x[None], 2),
+    "trace": lambda t, x: x.trace(),
+    "quantile": lambda t, x: x.quantile(0.5),
+    "median": lambda t, x: x.median(),
+    "polar": lambda t, x: t.polar(x, x),
+    "icopy": lambda t, x: x.index_copy(0, t.tensor([0]), x[:1].float()),
+    "addcmul": lambda t, x: t.addcmul(x, x, x.float()),
+    "hstack": lambda t, x: t.hstack([x, x.float()]),
+    "vstack": lambda t, x: t.vstack([x, x.float()]),
+    "where": lambda t, x: t.where(x > 0, x, x.float()),
+    "matnorm": lambda t, x: t.linalg.matrix_norm(x),
+    "pinverse": lambda t, x: x.pinverse(),
+    "layernorm": lambda t, x: t.nn.LayerNorm(4).to(x.dtype)(x),
+    "rms": lambda t, x: t.nn.functional.rms_norm(x, (4,)),
+    "transformer": lambda t, x: t.nn.TransformerEncoderLayer(4, 2).to(x.dtype)(x[None]),
+    "cov": lambda t, x: x.cov(),
+    "corr": lambda t, x: x.corrcoef(),
+    "cdist": lambda t, x: t.cdist(x, x),
+    "pairwise": lambda t, x: t.nn.functional.pairwise_distance(x, x),
+    "embbag": lambda t, x: t.nn.functional.embedding_bag(t.tensor([[0, 1]]), x),
+    "triplet": lambda t, x: t.nn.functional.triplet_margin_loss(x, x, x),
+    "tripd": lambda t, x: t.nn.functional.triplet_margin_with_distance_loss(x, x, x),
+    "softmargin": lambda t, x: t.nn.functional.soft_margin_loss(x, x),
+    "kl": lambda t, x: t.nn.functional.kl_div(x, x),
+    "sum": lambda t, x: x.sum(),
+    "softplus": lambda t, x: t.nn.functional.softplus(x),
+    "einsum3": lambda t, x: t.einsum("ij,jk,kl->il", x, x, x),
+    "einsumdot": lambda t, x: t.einsum("i,i->", x[0], x[0]),
+    "unfold": lambda t, x: t.nn.functional.unfold(x[None, None], 2),
+    "renorm": lambda t, x: x.renorm(2, 0, 1),
+    "rmatmul": lambda t, x: x.__rmatmul__(x),
+    "baddbmm": lambda t, x: x[None].baddbmm(x[None], x[None]),
+    "addbmm": lambda t, x: x.addbmm(x[None], x[None]),
+}
+OPS.update(WIDE)
 
 
 @pytest.mark.parametrize("name", OPS)
@@ -53,7 +124,7 @@ OPS = {
 def test_result_dtypes(name, dtype):
     kinds = []
     for t in BOTH:
-        x = (t.arange(16.0).reshape(4, 4) / 16).to(getattr(t, dtype))
+        x = (t.arange(16.0).reshape(4, 4) / 16 + t.eye(4)).to(getattr(t, dtype))
         try:
             with t.autocast("cpu", dtype=t.bfloat16):
                 kinds.append(str(OPS[name](t, x).dtype))

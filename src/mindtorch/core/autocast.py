@@ -10,6 +10,38 @@ from mindtorch.core import modes
 from mindtorch.core.tensor import Tensor
 
 
+LOWER = frozenset(
+    "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution conv_tbc bmm mm baddbmm addmm "
+    "addbmm linear matmul __rmatmul__ vecdot multi_dot matrix_power prelu scaled_dot_product_attention _einsum_pair".split()
+)
+"""Ops that run in the lower precision on the CPU."""
+
+FP32 = frozenset(
+    "avg_pool3d adaptive_avg_pool3d max_pool3d adaptive_max_pool3d fractional_max_pool2d fractional_max_pool3d "
+    "max_unpool2d max_unpool3d pad_reflect1d pad_reflect2d pad_replicate1d pad_replicate2d pad_replicate3d grid_sample "
+    "grid_sampler grid_sampler_2d grid_sampler_3d binary_cross_entropy binary_cross_entropy_with_logits mse_loss l1_loss "
+    "smooth_l1_loss huber_loss nll_loss cross_entropy kl_div ctc_loss poisson_nll_loss hinge_embedding_loss "
+    "cosine_embedding_loss margin_ranking_loss soft_margin_loss triplet_margin_loss multi_margin_loss "
+    "multilabel_margin_loss polar prod quantile nanquantile stft cdist trace view_as_complex cholesky cholesky_ex "
+    "cholesky_inverse cholesky_solve inverse inv inv_ex lu_solve orgqr ormqr householder_product pinverse geqrf lstsq qr svd "
+    "svdvals eig eigh eigvals eigvalsh cond matrix_rank solve tensorinv tensorsolve triangular_solve fft ifft fft2 ifft2 "
+    "fftn ifftn rfft irfft rfft2 irfft2 rfftn irfftn hfft ihfft".split()
+)
+"""Ops that run in float32 on the CPU."""
+
+PROMOTE = frozenset({"cat", "stack", "index_copy"})
+"""Ops that run in the widest dtype of their inputs."""
+
+
+def policy(name: str) -> str | None:
+    """What autocast does with the inputs of op ``name``: "lower", "fp32", "promote" or nothing (PyTorch's CPU lists)."""
+    if name in LOWER:
+        return "lower"
+    if name in FP32:
+        return "fp32"
+    return "promote" if name in PROMOTE else None
+
+
 class _State(threading.local):
     enabled = False
     dtype = D.bfloat16

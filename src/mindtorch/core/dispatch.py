@@ -61,7 +61,15 @@ def _composite(row: Any, args: tuple[Any, ...]) -> Any:
     if autocast.state.enabled and row.autocast is not None:
         values = autocast.cast(row.autocast, list(args))
     tokens = [(o, o.before(row, values)) for o in observe.OBSERVERS]
-    out = row.impl(values)
+    if values is args:
+        out = row.impl(values)
+    else:
+        # One op: what it is made of must not be cast again.
+        old = autocast.set_state(False, autocast.state.dtype, autocast.state.cache)
+        try:
+            out = row.impl(values)
+        finally:
+            autocast.restore(old)
     for o, token in tokens:
         o.after(row, values, out, token)
     return out

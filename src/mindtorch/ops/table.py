@@ -12,7 +12,7 @@ from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mindtorch.core import codegen, modes, views
+from mindtorch.core import autocast, codegen, modes, views
 from mindtorch.core.signature import Param, parse, to_ints
 from mindtorch.core.tensor import Size
 from mindtorch.engine.host.quiet import EXTOBJ
@@ -60,7 +60,8 @@ class Row:
         self.inplace = options.pop("inplace", False)
         self.out = options.pop("out", False)
         self.ns = options.pop("ns", "torch Tensor").split()
-        self.autocast = options.pop("autocast", None)
+        options.pop("autocast", None)  # PyTorch's lists decide, by name
+        self.autocast = autocast.policy(self.name)
         self.node = options.pop("node", None)
         self.nondiff = frozenset(options.pop("nondiff", ()))
         self.note = options.pop("note", "")

@@ -99,7 +99,7 @@ def _attributes(a: Tensor, b: Tensor, o: _Options, where: tuple[Any, ...]) -> No
 
     if a.shape != b.shape:
         differ("shape", a.shape, b.shape)
-    if o.checks["check_layout"] and a.layout != b.layout:
+    if o.checks["check_layout"] and getattr(a, "layout", None) != getattr(b, "layout", None):
         differ("layout", a.layout, b.layout)
     if o.checks["check_device"] and a.device != b.device:
         differ("device", a.device, b.device)
@@ -117,9 +117,11 @@ def _tensors(a: Tensor, b: Tensor, o: _Options, where: tuple[Any, ...]) -> None:
     if a.dtype != b.dtype:
         common = torch.promote_types(a.dtype, b.dtype)
         a, b = a.to(common), b.to(common)
-    wide = np.complex128 if a.dtype.is_complex else np.float64 if a.dtype.is_floating_point else None
+    floating = a.dtype.is_floating_point or a.dtype.is_complex
     x, y = a.detach().resolve_conj().a, b.detach().resolve_conj().a
-    x, y = (x.astype(wide), y.astype(wide)) if wide else (x, y)
+    # Compared in their own dtype, as the tolerances are meant for it; halves in float32.
+    wide = (x.dtype if x.dtype.itemsize >= 4 else np.dtype(np.float32)) if floating else None
+    x, y = (x.astype(wide), y.astype(wide)) if wide is not None else (x, y)
     if wide is None:
         x, y = (x.astype(object), y.astype(object)) if x.dtype.kind == "u" else (x.astype(np.int64), y.astype(np.int64))
     with np.errstate(all="ignore"):
@@ -128,14 +130,14 @@ def _tensors(a: Tensor, b: Tensor, o: _Options, where: tuple[Any, ...]) -> None:
         good = x == y
         if wide is not None:
             finite = np.isfinite(x) & np.isfinite(y)
-            good |= finite & (difference <= atol + rtol * size)
+            good |= finite & (difference <= size.dtype.type(atol) + size.dtype.type(rtol) * size)
             if o.equal_nan:
                 good |= np.isnan(x) & np.isnan(y)
         elif rtol or atol:
             good |= difference <= atol + rtol * size
         if bool(np.all(good)):
             return
-        relative = difference.astype(np.float64) / size.astype(np.float64)
+        relative = difference / size if floating else difference.astype(np.float64) / size.astype(np.float64)
     raise _Mismatch(_report(a, b, good, difference, relative, (rtol, atol)), where)
 
 

@@ -64,7 +64,7 @@ def make_tensor(
     spread = noncontiguous and math.prod(dims) > 1
     t = _values((*dims[:-1], 2 * dims[-1]) if spread else dims, dtype, low, high).to(device)
     if spread:
-        t = t[..., ::2]
+        t = t[..., 1::2]
     elif memory_format is not None:
         t = t.clone(memory_format=memory_format)
     if exclude_zero:
