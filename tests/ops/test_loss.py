@@ -303,3 +303,19 @@ def test_errors() -> None:
     fails(call("multilabel_margin_loss", ints(1, 2, 3)), x)
     fails(call("cosine_embedding_loss"), x, x, x)
     fails(call("triplet_margin_loss"), x, x, array(5))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["softmax", "layer_norm", "mse_loss", "cross_entropy", "kl_div", "gaussian_nll_loss", "soft_margin_loss", "linear"],
+)
+def test_autocast_dtypes(name: str) -> None:
+    extra = {"softmax": (1,), "layer_norm": ((4,),), "cross_entropy": ("t",), "gaussian_nll_loss": ("x", "p")}
+
+    def run(lib, x):  # type: ignore[no-untyped-def]
+        values = {"x": x.to(lib.bfloat16), "p": x.to(lib.bfloat16).sigmoid(), "t": lib.tensor([0, 1, 2, 3, 0])}
+        args = [values.get(v, v) if isinstance(v, str) else v for v in extra.get(name, ("x",))]
+        with lib.autocast("cpu", dtype=lib.bfloat16):
+            return getattr(lib.nn.functional, name)(x if name == "linear" else values["x"], *args)
+
+    same(run, array(5, 4), grad=False)

@@ -14,6 +14,7 @@ import numpy as np
 from mindtorch.core.errors import check, wrap_dim
 from mindtorch.core.tensor import Tensor
 from mindtorch.engine.host import activation as K
+from mindtorch.ops.pointwise_unary import sigmoid, tanh
 from mindtorch.ops.table import composite, op, put
 
 SELU_ALPHA = 1.6732632423543772848170429916717
@@ -545,3 +546,6 @@ def glu(input: Tensor, dim: int) -> Tensor:
     size = input.shape[d]
     check(size % 2 == 0, RuntimeError, f"Halving dimension must be even, but dimension {d} is size {size}")
     return input.narrow(d, 0, size // 2) * input.narrow(d, size // 2, size // 2).sigmoid()
+
+
+put("F", sigmoid=sigmoid, tanh=tanh)

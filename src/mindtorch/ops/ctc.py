@@ -119,6 +119,7 @@ def _ctc(
     "ctc_loss(T log_probs, T targets, any input_lengths, any target_lengths, int blank=0, str reduction='mean', "
     "bool zero_infinity=False)",
     ns="F",
+    autocast="fp32",
 )
 def ctc_loss(
     log_probs: Tensor,
@@ -137,6 +138,7 @@ composite(
     "ctc_loss(T log_probs, T targets, any input_lengths, any target_lengths, int blank=0, int reduction=1, "
     "bool zero_infinity=False)",
     ns="torch",
+    autocast="fp32",
 )(
     lambda log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity: _ctc(
         log_probs, targets, input_lengths, target_lengths, blank, NAMES[reduction], zero_infinity

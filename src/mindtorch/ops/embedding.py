@@ -78,6 +78,13 @@ def _renorm(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) ->
     cell_of(weight).bump()
 
 
+@composite("embedding_renorm_(T weight, T indices, float max_norm, float norm_type)", ns="torch")
+def embedding_renorm_(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """Scale, in place, the rows of weight at indices whose norm exceeds max_norm."""
+    _renorm(weight, indices, max_norm, norm_type)
+    return weight
+
+
 def _dense(name: str, sparse: bool) -> None:
     if sparse:
         log.ignored(name, "sparse", "gradients are dense here; the numbers are the same")

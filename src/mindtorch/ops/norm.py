@@ -127,7 +127,6 @@ def _ln_check(a: np.ndarray, shape: tuple[int, ...], w: np.ndarray | None, b: np
     "layer_norm(T input, ints normalized_shape, T? weight=None, T? bias=None, float eps=1e-5)",
     ns="F",
     half="f32",
-    autocast="fp32",
     node="NativeLayerNormBackward0",
     grad=vjp(("input", "weight", "bias"), _ln_rule),
 )

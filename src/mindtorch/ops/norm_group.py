@@ -88,7 +88,6 @@ def _gn_rule(
     "native_group_norm_(T input, int num_groups, T? weight, T? bias, float eps)",
     ns="_C",
     half="f32",
-    autocast="fp32",
     node="NativeGroupNormBackward0",
     nondiff=(1, 2),
     grad=vjp(("input", "weight", "bias"), _gn_rule),

@@ -44,7 +44,6 @@ pow_ = op(
     promote="same",
     inplace=True,
     out=True,
-    autocast="fp32",
     grad=dict(
         input=lambda g, input, exponent: _pow_grad_input(g, input, exponent),
         exponent=lambda g, input, exponent, out: _pow_grad_exponent(g, input, exponent, out),

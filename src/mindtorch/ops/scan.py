@@ -25,7 +25,6 @@ cumsum = op(
     half="f32",
     inplace=True,
     out=True,
-    autocast="fp32",
     grad={"input": lambda g, dim: _back_sum(g, dim)},
 )(K.cumsum)
 
@@ -52,7 +51,6 @@ cumprod = op(
     half="f32",
     inplace=True,
     out=True,
-    autocast="fp32",
     grad={"input": lambda g, input, out, dim: _cumprod_grad(g, input, out, dim)},
 )(K.cumprod)
 

@@ -92,7 +92,6 @@ def log_softmax_backward(g: np.ndarray, y: np.ndarray, dim: int) -> Any:
     "softmax(T input, int dim, any dtype=None)",
     ns="torch Tensor",
     half="native",
-    autocast="fp32",
     out=True,
     grad={"input": lambda g, out, dim, input_dtype: _to_input(softmax_backward(g, out, dim), input_dtype)},
 )
@@ -107,7 +106,6 @@ def softmax(a: np.ndarray, dim: int, dtype: Any) -> Any:
     "log_softmax(T input, int dim, any dtype=None)",
     ns="torch Tensor",
     half="native",
-    autocast="fp32",
     out=True,
     grad={"input": lambda g, out, dim, input_dtype: _to_input(log_softmax_backward(g, out, dim), input_dtype)},
 )
@@ -122,7 +120,6 @@ def log_softmax(a: np.ndarray, dim: int, dtype: Any) -> Any:
     "softmax(T input, int? dim=None, int _stacklevel=3, any dtype=None)",
     ns="F",
     half="native",
-    autocast="fp32",
     grad={
         "input": lambda g, out, dim, input_dtype: _to_input(
             softmax_backward(g, out, _dim("softmax", dim, out.ndim)), input_dtype
@@ -142,7 +139,6 @@ def f_softmax(a: np.ndarray, dim: int | None, _stacklevel: int, dtype: Any) -> A
     "log_softmax(T input, int? dim=None, int _stacklevel=3, any dtype=None)",
     ns="F",
     half="native",
-    autocast="fp32",
     grad={
         "input": lambda g, out, dim, input_dtype: _to_input(
             log_softmax_backward(g, out, _dim("log_softmax", dim, out.ndim)), input_dtype
