@@ -146,3 +146,8 @@ def get_rng_state() -> Tensor:
 def set_rng_state(new_state: Tensor) -> None:
     """Continue the default generator from ``new_state``."""
     default_generator.set_state(new_state)
+
+
+def thread_safe_generator() -> Generator | None:
+    """The generator of the calling DataLoader worker thread; None in the main thread, meaning the default one."""
+    return None

@@ -13,7 +13,7 @@ from mindtorch.core import dtype as D
 from mindtorch.core import modes, overrides
 from mindtorch.core.dispatch import as_meta
 from mindtorch.core.errors import check
-from mindtorch.core.generator import stream_for
+from mindtorch.core.generator import default_generator, stream_for, thread_safe_generator
 from mindtorch.core.signature import to_int, to_ints
 from mindtorch.core.tensor import Tensor, cell_of, wrap
 from mindtorch.engine.host import random as K
@@ -24,15 +24,33 @@ Fill = Callable[[Stream, np.ndarray], None]
 
 
 def public(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """``fn`` with ``__torch_function__`` of modes and subclasses asked first."""
+    """``fn`` with ``__torch_function__`` of modes and of the first argument asked first."""
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if (modes.NS["MODE"] or (args and args[0].__class__ is not Tensor)) and overrides.wanted(args):
-            r = overrides.call(call, args, kwargs)
+        if modes.NS["MODE"] or (args and isinstance(args[0], Tensor) and not args[0].k.plain):
+            r = overrides.call(call, args, kwargs) if overrides.wanted(args) else NotImplemented
             if r is not NotImplemented:
                 return r
         return fn(*args, **kwargs)
+
+    return call
+
+
+def _lean(fn: Callable[..., Any], draw: Callable[[Stream, int, np.dtype], np.ndarray]) -> Callable[..., Any]:
+    """``public(fn)`` with a short way for ``fn(n, m, ...)`` of the default dtype, device and generator."""
+    full = public(fn)
+
+    @functools.wraps(fn)
+    def call(*size: Any, **kwargs: Any) -> Any:
+        if size and not kwargs and not modes.NS["MODE"] and device_.get_default_device() is device_.cpu:
+            n = 1
+            for s in size:
+                if s.__class__ is not int or s < 0:
+                    return full(*size)
+                n *= s
+            return wrap(draw(default_generator.stream, n, D.get_default_dtype().np).reshape(size))
+        return full(*size, **kwargs)
 
     return call
 
@@ -42,8 +60,10 @@ def _size(name: str, size: tuple[Any, ...], named: Any = None) -> tuple[int, ...
     """A size given as ints, as one sequence or by keyword. RuntimeError for negative sizes."""
     if named is not None:
         size = (named,)
-    if len(size) == 1 and not isinstance(size[0], (int, np.integer)):
-        size = tuple(to_ints(size[0]))
+    if len(size) == 1 and size[0].__class__ is not int and not isinstance(size[0], (int, np.integer)):
+        size = size[0] if size[0].__class__ is tuple else tuple(to_ints(size[0]))
+    if all(s.__class__ is int and s >= 0 for s in size):
+        return size
     try:
         out = tuple(to_int(s) for s in size)
     except TypeError:
@@ -76,8 +96,7 @@ def _create(
         cell_of(out).bump()
         return out
     dev = device_.get_default_device() if device is None else device
-    dev = device_.available(dev)
-    if dev.type == "meta":
+    if dev is not device_.cpu and device_.available(dev).type == "meta":
         return as_meta(shape, d)
     a = np.empty(shape, d.np) if strides_of is None else np.empty_like(strides_of, d.np, subok=False)
     fill(s, a)
@@ -89,6 +108,8 @@ def _create(
 
 def _float_dtype(dtype: Any, default: D.dtype | None, message: str) -> D.dtype:
     d = default or D.get_default_dtype() if dtype is None else dtype
+    if d.__class__ is D.dtype and d.category >= D.FLOAT:
+        return d
     check(isinstance(d, D.dtype), TypeError, f"argument 'dtype' must be torch.dtype, not {type(d).__name__}")
     check(d.category >= D.FLOAT, NotImplementedError, message.format(_type_name(d)))
     return d
@@ -129,7 +150,7 @@ def rand(
     check(
         bool(size) or "size" in kw, TypeError, "rand() received an invalid combination of arguments: a size is required"
     )
-    shape = _size("rand", size, _only_size("rand", kw))
+    shape = _size("rand", size, _only_size("rand", kw) if kw else None)
     _plain("rand", names, layout, pin_memory)
     d = _float_dtype(dtype if dtype is not None or out is None else out.dtype, None, _RAND)
     return _create("rand", shape, d, _fill_uniform, generator, out, device, requires_grad)
@@ -153,7 +174,7 @@ def randn(
         TypeError,
         "randn() received an invalid combination of arguments: a size is required",
     )
-    shape = _size("randn", size, _only_size("randn", kw))
+    shape = _size("randn", size, _only_size("randn", kw) if kw else None)
     _plain("randn", names, layout, pin_memory)
     d = _float_dtype(dtype if dtype is not None or out is None else out.dtype, None, _RANDN)
     return _create("randn", shape, d, _fill_normal, generator, out, device, requires_grad)
@@ -167,6 +188,8 @@ def _only_size(name: str, kw: dict[str, Any]) -> Any:
 
 def _plain(name: str, names: Any, layout: Any, pin_memory: bool) -> None:
     """Named dimensions and sparse layouts are refused; pinned memory means nothing on a CPU-only host."""
+    if names is None and layout is None and not pin_memory:
+        return
     check(names is None, NotImplementedError, f"{name}(): named tensors are not supported; leave 'names' out")
     text = f"{name}(): layout {layout} is not supported for random tensors; make a strided one and convert it"
     check(layout is None or "strided" in str(layout), NotImplementedError, text)
@@ -178,6 +201,8 @@ def _plain(name: str, names: Any, layout: Any, pin_memory: bool) -> None:
 
 def _int_bounds(name: str, low: Any, high: Any) -> tuple[int, int]:
     lo, hi = to_int(low), to_int(high)
+    if lo < hi:
+        return lo, hi
     text = f"random_ expects 'from' to be less than 'to', but got from={lo} >= to={hi}"
     check(lo < hi, RuntimeError, text)
     return lo, hi
@@ -191,16 +216,20 @@ def randint(
     bound = dict(zip(names, args))
     for k in ("low", "high", "size"):
         if k in kw:
-            check(k not in bound, TypeError, f"randint() got multiple values for argument '{k}'")
+            if k in bound:
+                raise TypeError(f"randint() got multiple values for argument '{k}'")
             bound[k] = kw.pop(k)
     for k in ("high", "size"):
-        check(k in bound, TypeError, f"randint() missing required argument '{k}'")
-    bad = [k for k in ("low", "high") if isinstance(bound.get(k), (bool, float))]
-    check(not bad, TypeError, f"randint(): argument {bad} must be int")
+        if k not in bound:
+            raise TypeError(f"randint() missing required argument '{k}'")
+    for k in ("low", "high"):
+        if isinstance(bound.get(k), (bool, float)):
+            raise TypeError(f"randint(): argument '{k}' must be int, not {type(bound[k]).__name__}")
     shape = _size("randint", (), bound["size"])
     lo, hi = _int_bounds("randint", bound.get("low", 0), bound["high"])
     device, grad, pin = kw.pop("device", None), kw.pop("requires_grad", False), kw.pop("pin_memory", False)
-    check(not kw, TypeError, f"randint() got an unexpected keyword argument '{next(iter(kw), '')}'")
+    for k in kw:
+        raise TypeError(f"randint() got an unexpected keyword argument '{k}'")
     _plain("randint", None, layout, pin)
     d = dtype if dtype is not None else D.int64 if out is None else out.dtype
     return _create("randint", shape, d, _fill_integers(lo, hi), generator, out, device, grad)
@@ -230,6 +259,8 @@ _C_NAMES |= {
 
 def _check_range(np_dtype: np.dtype, lo: int, hi: int) -> None:
     """RuntimeError unless ``lo`` and ``hi - 1`` are values of the dtype."""
+    if np_dtype.num == np.dtype(np.int64).num and lo >= -(1 << 63) and hi <= 1 << 63:
+        return
     d = D.from_np(np_dtype)
     if d.category == D.FLOAT:
         top = float(D.finfo(d).max)
@@ -356,5 +387,7 @@ def randint_like(
     return _create("randint_like", input.a.shape, d, _fill_integers(lo, hi), generator, None, dev, requires_grad, like)
 
 
-for _fn in (rand, randn, randint, randperm, rand_like, randn_like, randint_like):
+put("torch", rand=_lean(rand, K.uniform), randn=_lean(randn, K.normal))
+for _fn in (randint, randperm, rand_like, randn_like, randint_like):
     put("torch", **{_fn.__name__: public(_fn)})
+put("torch", thread_safe_generator=thread_safe_generator)

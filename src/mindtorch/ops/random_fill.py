@@ -52,7 +52,8 @@ _NODES = {
 
 def _fill(x: Any, name: str, generator: Any, fill: Fill) -> Tensor:
     """Check, draw, write, and note the write."""
-    check(isinstance(x, Tensor), TypeError, f"{name}(): argument 'input' must be Tensor, not {type(x).__name__}")
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(x).__name__}")
     s = stream_for(generator, name)
     if x.k.device.type == "meta":
         return x
@@ -73,14 +74,17 @@ def _text(v: float) -> str:
 
 
 def _has(x: Any, name: str, categories: tuple[int, ...], error: type[Exception], message: str) -> None:
-    check(isinstance(x, Tensor), TypeError, f"{name}(): argument 'input' must be Tensor, not {type(x).__name__}")
-    check(x.k.cat in categories, error, message.format(_type_name(x.k.dtype)))
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(x).__name__}")
+    if x.k.cat not in categories:
+        raise error(message.format(_type_name(x.k.dtype)))
 
 
 def normal_(x: Any, mean: float = 0, std: float = 1, *, generator: Any = None) -> Tensor:
     """Fill with normal numbers of the given mean and standard deviation."""
     m, sd = _num(mean), _num(std)
-    check(sd >= 0, RuntimeError, f"normal expects std >= 0.0, but found std {_text(sd)}")
+    if not sd >= 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {_text(sd)}")
     _has(x, "normal_", (D.FLOAT, D.COMPLEX), NotImplementedError, "\"normal_kernel_cpu\" not implemented for '{}'")
     return _fill(x, "normal_", generator, lambda s, a: K.normal_into(s, a, m, sd))
 
@@ -92,8 +96,10 @@ def uniform_(x: Any, *args: Any, generator: Any = None, to: Any = None, **kw: An
     check(len(args) < 3 and not kw, TypeError, "uniform_() takes (from=0, to=1, *, generator=None)")
     lo, hi = _num(low), _num(high)
     _has(x, "uniform_", (D.FLOAT, D.COMPLEX), NotImplementedError, "\"check_uniform_bounds\" not implemented for '{}'")
-    text = f"uniform_ expects to return a [from, to) range, but found from={_text(lo)} > to={_text(hi)}"
-    check(lo <= hi, RuntimeError, text)
+    if not lo <= hi:
+        raise RuntimeError(
+            f"uniform_ expects to return a [from, to) range, but found from={_text(lo)} > to={_text(hi)}"
+        )
     return _fill(x, "uniform_", generator, lambda s, a: K.uniform_into(s, a, lo, hi))
 
 
@@ -110,7 +116,8 @@ def random_(x: Any, *args: Any, generator: Any = None, to: Any = None, **kw: Any
         return _fill(x, "random_", generator, lambda s, a: K.put(a, K.random_default(s, a.size, a.dtype, name)))
     lo = 0 if low is None else to_int(low)
     hi = _top(x.k.dtype) + 1 if to is None else to_int(to)
-    check(lo < hi, RuntimeError, f"random_ expects 'from' to be less than 'to', but got from={lo} >= to={hi}")
+    if not lo < hi:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={lo} >= to={hi}")
 
     def fill(s: Stream, a: np.ndarray) -> None:
         _check_range(a.dtype, lo, hi)
@@ -131,7 +138,8 @@ def bernoulli_(x: Any, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     if isinstance(p, Tensor) and p.a.ndim:
         return _fill(x, "bernoulli_", generator, lambda s, a: _bernoulli_tensor(s, a, p))
     q = _num(p)
-    check(0 <= q <= 1, RuntimeError, f"bernoulli_ expects p to be in [0, 1], but got p={_text(q)}")
+    if not 0 <= q <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={_text(q)}")
     if isinstance(p, Tensor):
         return _fill(x, "bernoulli_", generator, lambda s, a: _bernoulli_tensor(s, a, p))
     return _fill(x, "bernoulli_", generator, lambda s, a: K.put(a, K.bernoulli(s, a.size, q, np.dtype(np.bool_))))
@@ -168,7 +176,8 @@ def exponential_(x: Any, lambd: float = 1, *, generator: Any = None) -> Tensor:
     rate = _num(lambd)
     text = f"Exponential {_CONTINUOUS}"
     _has(x, "exponential_", (D.FLOAT,), RuntimeError, text)
-    check(rate > 0, RuntimeError, f"exponential_ expects lambda > 0.0, but found lambda={_text(rate)}")
+    if not rate > 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={_text(rate)}")
     return _fill(x, "exponential_", generator, lambda s, a: K.put(a, K.exponential(s, a.size, a.dtype, rate)))
 
 
@@ -176,7 +185,8 @@ def cauchy_(x: Any, median: float = 0, sigma: float = 1, *, generator: Any = Non
     """Fill with Cauchy distributed numbers."""
     m, sd = _num(median), _num(sigma)
     text = f"Cauchy {_CONTINUOUS}"
-    check(sd > 0, RuntimeError, f"cauchy_ expects sigma > 0.0, but found sigma={_text(sd)}")
+    if not sd > 0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={_text(sd)}")
     _has(x, "cauchy_", (D.FLOAT,), RuntimeError, text)
     return _fill(x, "cauchy_", generator, lambda s, a: K.put(a, K.cauchy(s, a.size, a.dtype, m, sd)))
 
@@ -184,7 +194,8 @@ def cauchy_(x: Any, median: float = 0, sigma: float = 1, *, generator: Any = Non
 def geometric_(x: Any, p: float, *, generator: Any = None) -> Tensor:
     """Fill with the number of trials up to the first success of probability ``p``."""
     q = _num(p)
-    check(0 < q < 1, RuntimeError, f"geometric_ expects p to be in (0, 1), but got p={_text(q)}")
+    if not 0 < q < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={_text(q)}")
     _has(x, "geometric_", (D.INT, D.FLOAT), NotImplementedError, "\"geometric_cpu\" not implemented for '{}'")
     return _fill(x, "geometric_", generator, lambda s, a: K.put(a, K.geometric(s, a.size, a.dtype, q)))
 
@@ -192,7 +203,8 @@ def geometric_(x: Any, p: float, *, generator: Any = None) -> Tensor:
 def log_normal_(x: Any, mean: float = 1, std: float = 2, *, generator: Any = None) -> Tensor:
     """Fill with exp of normal numbers; ``mean`` and ``std`` are those of the normal."""
     m, sd = _num(mean), _num(std)
-    check(sd > 0, RuntimeError, f"log_normal_ expects std > 0.0, but found std={_text(sd)}")
+    if not sd > 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={_text(sd)}")
     _has(x, "log_normal_", (D.FLOAT,), NotImplementedError, "\"log_normal_cpu\" not implemented for '{}'")
     return _fill(x, "log_normal_", generator, lambda s, a: K.put(a, K.log_normal(s, a.size, a.dtype, m, sd)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -50,15 +51,12 @@ def bernoulli(input: Tensor, p: Any = None, generator: Any = None) -> Tensor:
 
 # ------------------------------------------------------------------------------------------ normal
 def _std_ok(std: np.ndarray) -> None:
-    check(
-        std.size == 0 or bool((std.astype(np.float64) >= 0).all()),
-        RuntimeError,
-        "normal expects all elements of std >= 0.0",
-    )
+    lowest = (std if std.itemsize > 2 else std.astype(np.float32)).min(initial=0)
+    check(lowest >= 0, RuntimeError, "normal expects all elements of std >= 0.0")
 
 
 def _noise(shape: tuple[int, ...], np_dtype: np.dtype, generator: Any) -> np.ndarray:
-    size = int(np.prod(shape, dtype=np.int64))
+    size = math.prod(shape)
     return K.normal(stream_for(generator, "normal"), size, np_dtype).reshape(shape)
 
 
@@ -71,8 +69,10 @@ def _noise(shape: tuple[int, ...], np_dtype: np.dtype, generator: Any) -> np.nda
 )
 def _normal(mean: np.ndarray, std: np.ndarray, generator: Any) -> np.ndarray:
     _std_ok(std)
-    shape = _broadcast(mean.shape, std.shape)
-    d = D.promote_types(D.from_np(mean.dtype), D.from_np(std.dtype)).np
+    shape = mean.shape if mean.shape == std.shape else _broadcast(mean.shape, std.shape)
+    d = mean.dtype
+    if d != std.dtype:
+        d = D.promote_types(D.from_np(d), D.from_np(std.dtype)).np
     return _noise(shape, d, generator) * std + mean if d.itemsize > 2 else _half(_noise(shape, d, generator), std, mean)
 
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from mindtorch.core.generator import (
-    Generator,
     default_generator,
     get_rng_state,
     initial_seed,
     manual_seed,
     seed,
     set_rng_state,
+    thread_safe_generator,
 )
 
 __all__ = [
@@ -52,8 +52,3 @@ def fork_rng(
         yield
     finally:
         default_generator.stream.restore(state)
-
-
-def thread_safe_generator() -> Generator | None:
-    """The generator of the calling DataLoader worker thread; None in the main thread, meaning the default one."""
-    return None

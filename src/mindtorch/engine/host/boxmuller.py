@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch.engine.host.jit import fused
-from mindtorch.engine.host.mt19937 import CHUNK, HELPERS, M24, Stream, stream_of
+from mindtorch.engine.host.mt19937 import CHUNK, HELPERS, M24, Stream, chunks, stream_of
 
 F = np.float32
 TWO_PI = 2.0 * math.pi
@@ -320,6 +320,24 @@ def blocks64(st, out):  # type: ignore[no-untyped-def]
             out[b + 8 + j] = r * math.sin(angle)
 
 
+def _log_draws(st: np.ndarray, out: np.ndarray, factor: float) -> None:
+    s = stream_of(st)
+    for c in chunks(out.size):
+        out[c] = factor * np.log1p(-s.unit(out[c].size))
+
+
+@fused(_log_draws, helpers=HELPERS, weight=2, exact=True)
+def log_draws(st, out, factor):  # type: ignore[no-untyped-def]
+    """Fill flat float64 ``out`` with ``factor * log(1 - D)``, two draws per element."""
+    buf = np.empty(2048, np.uint32)
+    for start in range(0, out.size, 1024):
+        m = min(1024, out.size - start)
+        words(st, buf, 2 * m)  # noqa: F821 - helper
+        for j in range(m):
+            w = (np.int64(buf[2 * j] & np.uint32(0x1FFFFF)) << 32) | np.int64(buf[2 * j + 1])
+            out[start + j] = factor * math.log1p(np.float64(w) * -1.1102230246251565e-16)
+
+
 # ------------------------------------------------------------------------------------------ pairs
 def pairs(s: Stream, n: int) -> np.ndarray:
     """``n`` standard normals one by one: pairs of doubles, the second of each kept in the stream for the next call."""
@@ -332,20 +350,21 @@ def pairs(s: Stream, n: int) -> np.ndarray:
     k = (n - i + 1) // 2
     if k == 0:
         return out
-    u = s.unit(2 * k)
     if k <= 24:  # Python's math is the C library's, and quicker here than NumPy's calls
         flat: list[float] = []
-        values = u.tolist()
-        for a, b in zip(values[0::2], values[1::2]):
-            r = math.sqrt(-2.0 * math.log1p(-b))
-            flat += (r * math.cos(TWO_PI * a), r * math.sin(TWO_PI * a))
+        w = s.bg.random_raw(4 * k).tolist()
+        for j in range(0, 4 * k, 4):
+            angle = TWO_PI * ((((w[j] << 32) | w[j + 1]) & 0x1FFFFFFFFFFFFF) * 2.0**-53)
+            r = math.sqrt(-2.0 * math.log1p((((w[j + 2] << 32) | w[j + 3]) & 0x1FFFFFFFFFFFFF) * -(2.0**-53)))
+            flat += (r * math.cos(angle), r * math.sin(angle))
         both = np.array(flat)
     else:
+        u = s.unit(2 * k)
         r = np.sqrt(-2.0 * np.log1p(-u[1::2]))
-        angle = TWO_PI * u[0::2]
+        angles = TWO_PI * u[0::2]
         both = np.empty(2 * k)
-        both[0::2] = r * np.cos(angle)
-        both[1::2] = r * np.sin(angle)
+        both[0::2] = r * np.cos(angles)
+        both[1::2] = r * np.sin(angles)
     out[i:] = both[: n - i]
     if (n - i) % 2:
         s.spare[:] = 1.0, both[-1]

@@ -21,9 +21,11 @@ CHUNK = 8192
 """Elements worked on at a time, so that raw words stay in the second-level cache."""
 STATE_BYTES = 5056
 """Length of PyTorch's serialised CPU generator."""
-M24 = np.uint64(0xFFFFFF)
-M53 = np.uint64((1 << 53) - 1)
-_32 = np.uint64(32)
+M24 = np.array(0xFFFFFF, np.uint64)
+M53 = np.array((1 << 53) - 1, np.uint64)
+_32 = np.array(32, np.uint64)
+_STEP24 = np.array(2.0**-24)
+_STEP53 = np.array(2.0**-53)
 _by_address: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary()
 
 
@@ -57,11 +59,15 @@ class Stream:
 
     def unit(self, n: int) -> np.ndarray:
         """``n`` float64 in [0, 1) of 53 bits, two draws each."""
-        return (self.longs(n) & M53).astype(np.float64) * 2.0**-53
+        w = self.longs(n)
+        np.bitwise_and(w, M53, out=w)
+        return np.multiply(w, _STEP53, casting="unsafe", dtype=np.float64)
 
     def unit32(self, n: int) -> np.ndarray:
         """``n`` float32 in [0, 1) of 24 bits, one draw each."""
-        return (self.raw(n) & M24).astype(np.float32) * np.float32(2.0**-24)
+        w = self.bg.random_raw(n)
+        np.bitwise_and(w, M24, out=w)
+        return np.multiply(w, _STEP24, dtype=np.float32, casting="unsafe")
 
     def one(self) -> float:
         """One float64 in [0, 1)."""

@@ -19,6 +19,8 @@ from mindtorch.engine.host.quiet import quiet
 F32 = np.dtype(np.float32)
 F64 = np.dtype(np.float64)
 _U = np.uint64
+SMALL = 128
+"""Up to this many elements a few NumPy calls are quicker than a fused kernel's."""
 DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 """Bits of the significand: the largest integer each dtype counts to without gaps is 2 ** bits."""
 
@@ -34,8 +36,12 @@ def in_memory_order(a: np.ndarray) -> np.ndarray:
 def put(a: np.ndarray, values: np.ndarray) -> None:
     """Write flat ``values`` into ``a`` in memory order, rounding to its dtype."""
     t = in_memory_order(a)
+    v = values.reshape(t.shape)
+    if v.dtype is t.dtype:
+        t[...] = v
+        return
     with quiet():
-        t[...] = values.reshape(t.shape)
+        t[...] = v
 
 
 def flat(a: np.ndarray) -> np.ndarray | None:
@@ -59,6 +65,8 @@ def rounded(values: np.ndarray, np_dtype: Any) -> np.ndarray:
 # ------------------------------------------------------------------------------------------ uniform
 def uniform(s: Stream, n: int, np_dtype: np.dtype, low: float = 0.0, high: float = 1.0) -> np.ndarray:
     """``n`` uniforms in [low, high): 24 bits and one draw each, float64 53 bits and two draws."""
+    if n <= SMALL and low == 0.0 and high == 1.0 and np_dtype in (F32, F64):
+        return s.unit(n) if np_dtype == F64 else s.unit32(n)
     if np_dtype == F64:
         out = np.empty(n)
         mt19937.uniform64(s.st, out)
@@ -97,7 +105,7 @@ def normal(
         if mean != 0.0 or std != 1.0:
             with quiet():
                 v = boxmuller.fma64(v, std, mean)
-        return v if np_dtype == F64 else rounded(v, np_dtype)
+        return v if np_dtype == F64 else v.astype(F32) if np_dtype == F32 else rounded(v, np_dtype)
     whole = n - n % 16
     wide = np_dtype == F64
     out = np.empty(n, F64 if wide else F32)
@@ -169,8 +177,9 @@ def check_probabilities(p: np.ndarray) -> None:
 
 def exponential(s: Stream, n: int, np_dtype: np.dtype, rate: float = 1.0) -> np.ndarray:
     """-log(1 - D) / rate, two draws each."""
-    with quiet():
-        return rounded((-1.0 / rate) * np.log1p(-s.unit(n)) if rate else np.full(n, np.inf), np_dtype)
+    out = np.empty(n)
+    boxmuller.log_draws(s.st, out, -1.0 / rate)
+    return out if np_dtype == F64 else rounded(out, np_dtype)
 
 
 def cauchy(s: Stream, n: int, np_dtype: np.dtype, median: float, sigma: float) -> np.ndarray:
@@ -199,6 +208,9 @@ def integers(s: Stream, n: int, low: int, high: int) -> np.ndarray:
     """``n`` int64 in [low, high): one draw each below a range of 2**28, two above. ``high`` may be 2**63."""
     span = high - low
     if span < 1 << 28:
+        if n <= SMALL:
+            small = (s.bg.random_raw(n) % _U(span)).view(np.int64)
+            return small + low if low else small
         out = np.empty(n, np.int64)
         mt19937.modulo(s.st, out, span, low)
         return out
@@ -248,19 +260,24 @@ def multinomial(s: Stream, p: np.ndarray, k: int, replacement: bool) -> np.ndarr
             out = np.argsort(-score, -1, kind="stable")[:, :k]
     else:
         edges = np.cumsum(rows, -1)
-        edges = edges / edges[:, -1:]
+        edges = (edges / edges[:, -1:]).astype(F64)
         u = s.unit(rows.shape[0] * k).reshape(rows.shape[0], k)
-        out = np.stack([np.searchsorted(e.astype(F64), v) for e, v in zip(edges, u)]) if len(rows) else np.empty((0, k))
+        if u.size * rows.shape[1] <= 4096:
+            out = (edges[:, None, :] < u[:, :, None]).sum(-1)
+        else:
+            out = np.stack([np.searchsorted(e, v) for e, v in zip(edges, u)])
         out = np.minimum(out, rows.shape[1] - 1)
     return np.ascontiguousarray(out.astype(np.int64)).reshape((*p.shape[:-1], k))
 
 
 def _check_weights(rows: np.ndarray, k: int, replacement: bool) -> None:
-    good = np.isfinite(rows) & (rows >= 0)
+    if rows.size == 0:
+        return
+    with quiet():
+        total = rows.sum(-1)
     text = "probability tensor contains either `inf`, `nan` or element < 0"
-    check(bool(good.all()), RuntimeError, text)
-    total = rows.sum(-1)
-    check(bool((total > 0).all()), RuntimeError, "invalid multinomial distribution (sum of probabilities <= 0)")
+    check(rows.min() >= 0 and (bool(np.isfinite(total).all()) or bool(np.isfinite(rows).all())), RuntimeError, text)
+    check(total.min() > 0, RuntimeError, "invalid multinomial distribution (sum of probabilities <= 0)")
     if not replacement and k > 1:
         enough = np.count_nonzero(rows, -1) >= k
         text = "invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)"

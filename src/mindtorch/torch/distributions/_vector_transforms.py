@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import mindtorch.torch.nn.functional as F
-
 import mindtorch.torch as torch
+import mindtorch.torch.nn.functional as F
 from mindtorch.torch.distributions import constraints
 from mindtorch.torch.distributions._transform import Transform
 from mindtorch.torch.distributions.utils import sum_rightmost, tril_matrix_to_vec, vec_to_tril_matrix

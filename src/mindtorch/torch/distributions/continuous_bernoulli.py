@@ -6,9 +6,8 @@ import math
 from numbers import Number
 from typing import Any
 
-import mindtorch.torch.nn.functional as F
-
 import mindtorch.torch as torch
+import mindtorch.torch.nn.functional as F
 from mindtorch.torch.distributions import constraints
 from mindtorch.torch.distributions.distribution import ExponentialFamily, Lazy
 from mindtorch.torch.distributions.utils import (

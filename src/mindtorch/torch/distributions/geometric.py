@@ -5,9 +5,8 @@ from __future__ import annotations
 from numbers import Number
 from typing import Any
 
-import mindtorch.torch.nn.functional as F
-
 import mindtorch.torch as torch
+import mindtorch.torch.nn.functional as F
 from mindtorch.torch.distributions import constraints
 from mindtorch.torch.distributions.distribution import Lazy
 from mindtorch.torch.distributions.utils import broadcast_all

@@ -60,7 +60,7 @@ class Normal(ExponentialFamily):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validated(value)
-        log_scale = math.log(self.scale) if isinstance(self.scale, Number) else self.scale.log()
+        log_scale = self.scale.log()
         return -((value - self.loc) ** 2) / (2 * self.scale**2) - log_scale - LOG_SQRT_2PI
 
     def cdf(self, value: Tensor) -> Tensor:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import mindtorch.torch.nn.functional as F
-
 import mindtorch.torch as torch
+import mindtorch.torch.nn.functional as F
 from mindtorch.torch.distributions import constraints
 from mindtorch.torch.distributions.categorical import Categorical
 from mindtorch.torch.distributions.distribution import Distribution

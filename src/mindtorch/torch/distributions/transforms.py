@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import mindtorch.torch.nn.functional as F
-
 import mindtorch.torch as torch
+import mindtorch.torch.nn.functional as F
 from mindtorch.torch.distributions import constraints
 from mindtorch.torch.distributions._transform import (
     ComposeTransform,

@@ -6,9 +6,8 @@ import math
 from numbers import Number
 from typing import Any
 
-import mindtorch.torch.nn.functional as F
-
 import mindtorch.torch as torch
+import mindtorch.torch.nn.functional as F
 
 Tensor = Any
 euler_constant = 0.57721566490153286060
@@ -30,6 +29,8 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
                 options = {"dtype": v.dtype, "device": v.device}
                 break
         values = tuple(v if isinstance(v, torch.Tensor) else torch.tensor(v, **options) for v in values)
+    if len({v.shape for v in values}) == 1:
+        return values
     return tuple(torch.broadcast_tensors(*values))
 
 
