@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,8 +11,8 @@ import numpy as np
 
 from mindtorch.core.errors import check
 from mindtorch.core.tensor import Tensor
-from mindtorch.ops.linalg import bmm, mm
-from mindtorch.ops.table import put
+from mindtorch.engine.host.linalg import same_dtype
+from mindtorch.ops.table import op, put, vjp
 
 
 def _parse_sublists(args: Sequence[Any]) -> tuple[list[Tensor], list[list[Any]], list[Any] | None]:
@@ -47,17 +49,17 @@ def _parse(equation: str) -> tuple[list[list[Any]], list[Any] | None]:
 
 
 def _expand_labels(
-    ops: list[Tensor], subs: list[list[Any]], out: list[Any] | None
+    ndims: Sequence[int], subs: list[list[Any]], out: list[Any] | None
 ) -> tuple[list[list[Any]], list[Any]]:
     """Ellipses replaced by labels of their own; the implicit output filled in."""
     widths = []
-    for t, s in zip(ops, subs):
-        w = t.a.ndim - sum(c is not Ellipsis for c in s)
+    for have, s in zip(ndims, subs):
+        w = have - sum(c is not Ellipsis for c in s)
         check(
             w == 0 or (w > 0 and Ellipsis in s),
             RuntimeError,
             f"einsum(): the number of subscripts in the equation ({len(s)}) does not match the number of dimensions "
-            f"({t.a.ndim}) for an operand",
+            f"({have}) for an operand",
         )
         widths.append(w if Ellipsis in s else 0)
     top = max(widths, default=0)
@@ -95,33 +97,75 @@ def _diagonals(t: Tensor, labels: list[Any]) -> tuple[Tensor, list[Any]]:
     return t, labels
 
 
+@functools.lru_cache(maxsize=512)
+def _layout(spec: str) -> tuple[Any, ...]:
+    """How to lay out both operands of ``"ij,jk->ik"`` for one batched product, and how to order its result."""
+    inputs, out = spec.split("->")
+    x, y = inputs.split(",")
+    batch = [c for c in x if c in y and c in out]
+    gone = [c for c in x if c in y and c not in out]
+    only_x, only_y = [c for c in x if c not in y], [c for c in y if c not in x]
+    perm_x = tuple(x.index(c) for c in (*batch, *only_x, *gone))
+    perm_y = tuple(y.index(c) for c in (*batch, *gone, *only_y))
+    have = [*batch, *only_x, *only_y]
+    final = tuple(have.index(c) for c in out)
+    return perm_x, perm_y, len(batch), len(only_x), len(gone), None if final == tuple(range(len(have))) else final
+
+
+def _pair_grad(g: Tensor, needs: Sequence[bool], x: Tensor, y: Tensor, spec: str) -> tuple[Any, Any]:
+    inputs, out = spec.split("->")
+    lx, ly = inputs.split(",")
+    gx = _einsum_pair(g, y.conj(), f"{out},{ly}->{lx}") if needs[0] else None
+    gy = _einsum_pair(g, x.conj(), f"{out},{lx}->{ly}") if needs[1] else None
+    return gx, gy
+
+
+@op(
+    "_einsum_pair(T x, T y, str spec)",
+    half="f32",
+    ns="_C",
+    autocast="lower",
+    grad=vjp(("x", "y"), lambda g, needs, x, y, spec: _pair_grad(g, needs, x, y, spec)),
+)
+def _einsum_pair(a: np.ndarray, b: np.ndarray, spec: str) -> np.ndarray:
+    """One product; every label is in both operands or in one and the result, shared labels have one size."""
+    same_dtype(a, b)
+    perm_a, perm_b, nb, nx, ng, final = _layout(spec)
+    a, b = a.transpose(perm_a), b.transpose(perm_b)
+    shape_b, shape_x, shape_g = a.shape[:nb], a.shape[nb : nb + nx], a.shape[nb + nx :]
+    shape_y = b.shape[nb + ng :]
+    x, k, y = math.prod(shape_x), math.prod(shape_g), math.prod(shape_y)
+    if nb:
+        n = math.prod(shape_b)
+        r = np.matmul(a.reshape(n, x, k), b.reshape(n, k, y))
+    else:
+        r = a.reshape(x, k).dot(b.reshape(k, y))
+    r = r.reshape(shape_b + shape_x + shape_y)
+    return r if final is None else r.transpose(final)
+
+
 def _pair(x: Tensor, lx: list[Any], y: Tensor, ly: list[Any], keep: set[Any]) -> tuple[Tensor, list[Any]]:
     """Contract two operands by one batched product; labels not in ``keep`` are summed."""
     x, lx = _drop(x, lx, keep | set(ly))
     y, ly = _drop(y, ly, keep | set(lx))
-    size = {c: max(x.shape[lx.index(c)] if c in lx else 1, y.shape[ly.index(c)] if c in ly else 1) for c in (*lx, *ly)}
     both = [c for c in lx if c in ly]
-    gone = [c for c in both if c not in keep]
-    batch = [c for c in both if c in keep]
-    for c in list(gone):
-        if x.shape[lx.index(c)] != y.shape[ly.index(c)]:  # one side has size 1: sum the other first
-            if x.shape[lx.index(c)] == 1:
-                y = y.sum(ly.index(c), keepdim=True)
-            else:
-                x = x.sum(lx.index(c), keepdim=True)
-            size[c] = 1
-    only_x = [c for c in lx if c not in ly]
-    only_y = [c for c in ly if c not in lx]
-    n = lambda labels: int(np.prod([size[c] for c in labels]))  # noqa: E731 - a local abbreviation
-    left = x.permute([lx.index(c) for c in (*batch, *only_x, *gone)])
-    left = left.expand([*(size[c] for c in batch), *left.shape[len(batch) :]]).reshape((n(batch), n(only_x), n(gone)))
-    right = y.permute([ly.index(c) for c in (*batch, *gone, *only_y)])
-    right = right.expand([*(size[c] for c in batch), *right.shape[len(batch) :]]).reshape(
-        (n(batch), n(gone), n(only_y))
-    )
-    r = bmm(left, right) if batch else mm(left.squeeze(0), right.squeeze(0))
-    labels = [*batch, *only_x, *only_y]
-    return r.reshape([size[c] for c in labels]), labels
+    result = [*(c for c in both if c in keep), *(c for c in lx if c not in ly), *(c for c in ly if c not in lx)]
+    for c in both:
+        i, j = lx.index(c), ly.index(c)
+        n, m = x.shape[i], y.shape[j]
+        if n == m:
+            continue
+        if c in keep:  # broadcast the side of size 1
+            x = x.expand([m if d == i else s for d, s in enumerate(x.shape)]) if n == 1 else x
+            y = y.expand([n if d == j else s for d, s in enumerate(y.shape)]) if m == 1 else y
+        elif n == 1:
+            y = y.sum(j, keepdim=True)
+        else:
+            x = x.sum(i, keepdim=True)
+    order = list(dict.fromkeys((*lx, *ly)))
+    code = {c: chr(0x61 + k) for k, c in enumerate(order)}
+    spec = "{},{}->{}".format(*("".join(code[c] for c in part) for part in (lx, ly, result)))
+    return _einsum_pair(x, y, spec), result
 
 
 def _drop(t: Tensor, labels: list[Any], keep: set[Any]) -> tuple[Tensor, list[Any]]:
@@ -141,17 +185,43 @@ def einsum(*args: Any) -> Tensor:
     )
     if isinstance(args[0], str):
         operands = list(args[1]) if len(args) == 2 and isinstance(args[1], (list, tuple)) else list(args[1:])
-        subs, out = _parse(args[0])
-        check(
-            len(subs) == len(operands),
-            RuntimeError,
-            f"einsum(): {'more' if len(subs) < len(operands) else 'fewer'} operands were provided than "
-            f"specified in the "
-            f"equation ({len(operands)} for {len(subs)})",
-        )
-    else:
-        operands, subs, out = _parse_sublists(args)
-    labels, result = _expand_labels(operands, subs, out)
+        labels, result, spec, shared = _prepare(args[0], tuple([t.a.ndim for t in operands]))
+        if spec is not None:
+            x, y = operands
+            sx, sy = x.a.shape, y.a.shape
+            if all(sx[i] == sy[j] for i, j in shared):
+                return _einsum_pair(x, y, spec)
+        return _contract(operands, labels, result)
+    operands, subs, out = _parse_sublists(args)
+    labels, result = _expand_labels([t.a.ndim for t in operands], subs, out)
+    _check_result(labels, result)
+    return _contract(operands, labels, result)
+
+
+@functools.lru_cache(maxsize=512)
+def _prepare(equation: str, ndims: tuple[int, ...]) -> tuple[Any, ...]:
+    """Labels of operands and result; for a plain product of two also its spec and the pairs of shared dimensions."""
+    subs, out = _parse(equation)
+    check(
+        len(subs) == len(ndims),
+        RuntimeError,
+        f"einsum(): {'more' if len(subs) < len(ndims) else 'fewer'} operands were provided than specified in the "
+        f"equation ({len(ndims)} for {len(subs)})",
+    )
+    labels, result = _expand_labels(ndims, subs, out)
+    _check_result(labels, result)
+    spec, shared = None, []
+    if len(labels) == 2 and all(len(set(s)) == len(s) for s in labels):
+        x, y = labels
+        if set(x) <= {*y, *result} and set(y) <= {*x, *result}:
+            code = {c: chr(0x61 + k) for k, c in enumerate(dict.fromkeys((*x, *y)))}
+            spec = "{},{}->{}".format(*("".join(code[c] for c in part) for part in (x, y, result)))
+            shared = [(x.index(c), y.index(c)) for c in x if c in y]
+    return labels, result, spec, shared
+
+
+def _check_result(labels: list[list[Any]], result: list[Any]) -> None:
+    """RuntimeError when an output label is repeated or unknown."""
     known = {c for s in labels for c in s}
     for c in result:
         check(
@@ -162,7 +232,6 @@ def einsum(*args: Any) -> Tensor:
             RuntimeError,
             f"einsum(): output subscript {c} does not appear in the equation for any input operand",
         )
-    return _contract(operands, labels, result)
 
 
 def _contract(operands: list[Tensor], labels: list[list[Any]], result: list[Any]) -> Tensor:

@@ -68,20 +68,23 @@ def _norm(norm: Any, forward: bool) -> int:
 
 
 def _complex(x: Tensor) -> Tensor:
-    x = _real(x, True)
-    return x if x.dtype.is_complex else x.to(x.dtype.to_complex())
+    if x.k.cat == D.COMPLEX:
+        return x
+    x = _real(x)
+    return x.to(x.dtype.to_complex())
 
 
-def _real(x: Tensor, any_kind: bool = False) -> Tensor:
+def _real(x: Tensor) -> Tensor:
     """Floating input; integers become the default dtype."""
-    check(
-        x.a.dtype.itemsize > 2 or x.dtype.category < D.FLOAT,
-        RuntimeError,
-        f"Unsupported dtype {x.dtype}: Fourier transforms on the CPU need float32 or wider; convert with .float()",
-    )
-    if x.dtype.category < D.FLOAT:
-        x = x.to(D.get_default_dtype())
-    check(any_kind or not x.dtype.is_complex, RuntimeError, f"expected a real input tensor, but got {x.dtype}")
+    cat = x.k.cat
+    if cat < D.FLOAT:
+        return x.to(D.get_default_dtype())
+    if cat == D.COMPLEX:
+        raise RuntimeError(f"expected a real input tensor, but got {x.dtype}")
+    if x.k.half:
+        raise RuntimeError(
+            f"Unsupported dtype {x.dtype}: Fourier transforms on the CPU need float32 or wider; convert with .float()"
+        )
     return x
 
 
@@ -98,12 +101,15 @@ def _resize(x: Tensor, d: int, n: int) -> Tensor:
     return SPACES["torch"]["cat"]([x, x.new_zeros(shape)], d)
 
 
-def _one(x: Tensor, n: Any, dim: Any) -> tuple[int, int]:
-    check(x.a.ndim > 0, RuntimeError, "Fourier transforms need a tensor of at least one dimension, got a scalar")
+def _one(x: Tensor, n: Any, dim: Any) -> int:
+    """The dimension of a one-dimensional transform. RuntimeError for scalars and when there is no point."""
+    if x.a.ndim == 0:
+        raise RuntimeError("Fourier transforms need a tensor of at least one dimension, got a scalar")
     d = wrap_dim(to_int(dim), x.a.ndim)
-    n = x.shape[d] if n is None else to_int(n)
-    check(n >= 1, RuntimeError, f"Invalid number of data points ({n}) specified")
-    return n, d
+    points = x.a.shape[d] if n is None else to_int(n)
+    if points < 1:
+        raise RuntimeError(f"Invalid number of data points ({points}) specified")
+    return d
 
 
 def _many(x: Tensor, s: Any, dim: Any) -> tuple[list[int], list[int]]:
@@ -188,11 +194,21 @@ _BODIES = {
 }
 
 
+_DIRECT: dict[str, Any] = {
+    "fft": lambda x, d, norm: _c2c(_complex(x), d, _norm(norm, True), True),
+    "ifft": lambda x, d, norm: _c2c(_complex(x), d, _norm(norm, False), False),
+    "rfft": lambda x, d, norm: _r2c(_real(x), d, _norm(norm, True), True),
+}
+"""One-dimensional transforms of all points: nothing to cut or to pad."""
+
+
 def _public(kind: str, body: Any) -> None:
     """The one-, two- and n-dimensional names of a transform."""
 
     def one(input: Tensor, n: Any = None, dim: Any = -1, norm: Any = None) -> Tensor:
-        _, d = _one(input, n, dim)
+        d = _one(input, n, dim)
+        if n is None and kind in _DIRECT:
+            return _DIRECT[kind](input, (d,), norm)
         return body(input, None if n is None else (to_int(n),), (d,), norm)
 
     def two(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: Any = None) -> Tensor:

@@ -39,17 +39,13 @@ _vector_norm = op(
     "linalg_vector_norm(T input, float ord, dims? dim, bool keepdim)",
     half="f32",
     ns="_C",
-    autocast="fp32",
     grad={"input": lambda g, input, ord, dim, keepdim, out: _vnorm_grad(g, input, ord, dim, keepdim, out)},
 )(R.vector_norm)
 
 
 def _floating(name: str, x: Tensor) -> None:
-    check(
-        x.dtype.category >= D.FLOAT,
-        RuntimeError,
-        f"{name}: Expected a floating point or complex tensor as input. Got {x.dtype}",
-    )
+    if x.k.cat < D.FLOAT:
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {x.dtype}")
 
 
 @composite("vector_norm(T x, any ord=2, any dim=None, bool keepdim=False, *, any dtype=None)", ns="linalg", out=True)

@@ -71,7 +71,6 @@ sum_ = op(
     "sum(T input, dims? dim=None, bool keepdim=False, *, dtype? dtype=None)",
     half="f32",
     out=True,
-    autocast="fp32",
     grad={"input": lambda g, input, dim, keepdim: spread(g, input, dim, keepdim)},
 )(K.sum_)
 mean = op(
@@ -232,22 +231,17 @@ def _moment(name: str, row: Any, ns: str) -> Any:
     def fn(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: Any = None, *, correction: Any = None) -> Any:
         if isinstance(dim, bool):
             dim, unbiased = None, dim
-        check(
-            unbiased is None or correction is None,
-            TypeError,
-            f"{name}(): give unbiased= or correction=, not both",
-        )
         if unbiased is not None:
+            if correction is not None:
+                raise TypeError(f"{name}(): give unbiased= or correction=, not both")
             correction = int(unbiased)
         correction = 1.0 if correction is None else float(correction)
         dims = dims_of(dim)
-        check(
-            input.dtype.category >= D.FLOAT,
-            RuntimeError,
-            f"{name}: only support floating point and complex dtypes, got {input.dtype}; convert the tensor "
-            f"with .float()",
-        )
-        if _counted(input, dims) - correction <= 0:
+        if input.k.cat < D.FLOAT:
+            raise RuntimeError(
+                f"{name}: only support floating point and complex dtypes, got {input.dtype}; use .float() to convert"
+            )
+        if (input.a.size if dims is None else _counted(input, dims)) <= correction:
             warnings.warn(
                 f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
                 "(input numel divided by output numel).",
@@ -394,12 +388,8 @@ def norm(input: Tensor, p: Any, dim: Any, keepdim: bool, *, dtype: Any = None) -
             return linalg.matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
         p = 2.0
     p = 2.0 if p is None else p
-    check(is_number(p) or isinstance(p, Tensor), TypeError, f"norm(): p must be a number, got {type(p).__name__}")
-    check(
-        input.dtype.category >= D.FLOAT,
-        RuntimeError,
-        f"norm(): input dtype should be either floating point or complex dtype. Got {input.dtype} instead.",
-    )
+    if not (is_number(p) or isinstance(p, Tensor)):
+        raise TypeError(f"norm(): p must be a number, got {type(p).__name__}")
     return linalg.vector_norm(input, float(p), dims_of(dim), keepdim, dtype=dtype)
 
 

@@ -48,14 +48,20 @@ def msort(input: Tensor) -> Tensor:
     return _sort(input, 0, False, None)[0]
 
 
-topk = op(
-    "topk(T input, int k, dim dim=-1, bool largest=True, bool sorted=True)",
+_topk = op(
+    "topk(T input, int number, dim dim=-1, bool largest=True, bool sorted=True)",
     half="f32",
-    out=True,
+    ns="_C",
     structseq="values indices",
     nondiff=(1,),
     grad=_GRAD,
 )(K.topk)
+
+
+@composite("topk(T input, int k, any dim=-1, bool largest=True, bool sorted=True)", out=True)
+def topk(input: Tensor, k: Any, dim: Any = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """(values, indices) of the ``k`` largest (smallest) elements along ``dim``, always in order."""
+    return _topk(input, to_int(k), to_int(dim), largest, sorted)
 
 
 def _picked(g: Any, input: Tensor, dim: int, keepdim: bool, out: Any) -> Tensor:
@@ -69,7 +75,17 @@ _PICK: dict[str, Any] = {
     "nondiff": (1,),
     "grad": {"input": lambda g, input, dim, keepdim, out: _picked(g, input, dim, keepdim, out)},
 }
-kthvalue = op("kthvalue(T input, int k, dim dim=-1, bool keepdim=False)", **dict(_PICK))(K.kthvalue)
+_kthvalue = op("kthvalue(T input, int number, dim dim=-1, bool keepdim=False)", **{**_PICK, "ns": "_C", "out": False})(
+    K.kthvalue
+)
+
+
+@composite("kthvalue(T input, int k, any dim=-1, bool keepdim=False)", out=True)
+def kthvalue(input: Tensor, k: Any, dim: Any = -1, keepdim: bool = False) -> Any:
+    """(value, index) of the ``k``-th smallest element (from 1) along ``dim``."""
+    return _kthvalue(input, to_int(k), to_int(dim), bool(keepdim))
+
+
 mode = op("mode(T input, dim dim=-1, bool keepdim=False)", **dict(_PICK))(K.mode)
 
 # ------------------------------------------------------------------------------------------ unique values

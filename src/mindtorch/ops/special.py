@@ -55,13 +55,18 @@ lgamma = _row("lgamma", K.lgamma, "torch Tensor", True, input=lambda g, input: g
 alias("gammaln", lgamma, ns="special")
 digamma = _everywhere("digamma", K.digamma, input=lambda g, input: g * polygamma(1, input))
 alias("psi", digamma, ns="special")
-polygamma = op(
-    "polygamma(int n, T input)",
+_polygamma = op(
+    "polygamma(int order, T input)",
     promote="float",
-    out=True,
-    ns="torch special",
-    grad={"input": lambda g, n, input: g * polygamma(n + 1, input)},
+    ns="_C",
+    grad={"input": lambda g, order, input: g * _polygamma(order + 1, input)},
 )(K.polygamma)
+
+
+@composite("polygamma(int n, T input)", ns="torch special", out=True)
+def polygamma(n: int, input: Tensor) -> Tensor:
+    """``n``-th derivative of digamma."""
+    return _polygamma(n, input)
 
 
 @composite("polygamma(T input, int n)", ns="Tensor", inplace=True)

@@ -8,11 +8,13 @@ many.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.core.multiarray import c_einsum
 
 from mindtorch.core.errors import check
 from mindtorch.engine.host import sums
@@ -306,8 +308,8 @@ def _small_moments(a: np.ndarray, axis: int | None, correction: float, root: boo
         one = ones(n, F8)
         m = x.dot(one)
         m /= n
-        x = np.subtract(x, m[:, None], extobj=EXTOBJ)
-        s = np.multiply(x, x, extobj=EXTOBJ).dot(one)
+        np.subtract(x, m[:, None], x, extobj=EXTOBJ)
+        s = c_einsum("ij,ij->i", x, x)
         s /= n - correction
     if root:
         s = np.sqrt(s, extobj=EXTOBJ)
@@ -321,7 +323,7 @@ def var_mean(
     """Variance (standard deviation with ``root``) and mean. Complex input: variance of the parts added, complex
     mean."""
     ax = axes(dim, a.ndim)
-    if a.dtype is F4 and a.size <= 4096 and (ax is None or (len(ax) == 1 and a.ndim == 2)) and not keepdim:
+    if a.dtype is F4 and a.size <= 4096 and not keepdim and (ax is None or (a.ndim == 2 and len(ax) == 1)):
         fast = _small_moments(a, None if ax is None else ax[0], correction, root)
         if fast is not None:
             return fast
@@ -371,11 +373,16 @@ def extreme(name: str, fn: np.ufunc) -> Any:
     return kernel
 
 
+@functools.lru_cache(maxsize=64)
+def _starts(size: int, n: int) -> np.ndarray:
+    """Flat positions of the first elements of rows of length ``n``."""
+    return np.arange(0, size, n)
+
+
 def pick(a: np.ndarray, i: np.ndarray, axis: int) -> np.ndarray:
     """``a`` at index ``i`` (kept axis removed) along ``axis``."""
     if axis == a.ndim - 1 and a.flags.c_contiguous:
-        n = a.shape[-1]
-        flat = i.ravel() + np.arange(0, a.size, n) if i.size else i.ravel()
+        flat = i.ravel() + _starts(a.size, a.shape[-1]) if i.size else i.ravel()
         return a.reshape(-1).take(flat).reshape(i.shape)
     return np.take_along_axis(a, np.expand_dims(i, axis), axis).squeeze(axis)
 
@@ -470,6 +477,12 @@ def logsumexp(a: np.ndarray, dim: Any, keepdim: bool) -> Any:
 
 def _sum_squares(a: np.ndarray, ax: tuple[int, ...] | None, keepdim: bool) -> Any:
     """Sum of squares, in one pass where the memory layout allows it."""
+    if not keepdim and a.size <= _BLOCK:
+        if ax is None:
+            v = a.ravel()
+            return v.dot(v)
+        if a.ndim == 2 and len(ax) == 1:
+            return c_einsum("ij,ij->i" if ax[0] else "ij,ij->j", a, a)
     if a.flags.c_contiguous and a.size >= sums.MAX and not keepdim:
         if ax is None:
             v = a.reshape(-1)
@@ -491,9 +504,11 @@ def vector_norm(a: np.ndarray, ord: float, dim: Any, keepdim: bool) -> Any:
                 f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor because the operation does not "
                 "have an identity"
             )
+    if ord == 2 and a.dtype.kind == "f":
+        with quiet():
+            s = _sum_squares(a, ax, keepdim)
+        return np.sqrt(s, extobj=EXTOBJ)
     with quiet():
-        if ord == 2 and a.dtype.kind == "f":
-            return np.sqrt(_sum_squares(a, ax, keepdim))
         if ord == 0:
             return np.add.reduce(a != 0, axis=ax, keepdims=keepdim, dtype=a.real.dtype)
         x = np.absolute(a)
