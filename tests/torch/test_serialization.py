@@ -9,9 +9,9 @@ import zipfile
 
 import numpy as np
 import pytest
-import torch
 
 import mindtorch.torch as mt
+import torch
 
 DTYPES = ["float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32",
           "uint64", "bool", "complex64", "complex128"]  # fmt: skip
@@ -277,3 +277,20 @@ def test_storages():
     assert mt.UntypedStorage(4).resize_(8).nbytes() == 8
     restored = pickle.loads(pickle.dumps(t))
     assert restored.tolist() == t.tolist()
+
+
+class Sub(mt.Tensor):
+    """A subclass of the user's."""
+
+
+def test_generators_and_subclasses():
+    file = ours({"g": mt.Generator().manual_seed(3), "state": mt.get_rng_state()})
+    there = torch.load(file, weights_only=False)
+    assert there["g"].initial_seed() == 3
+    want = torch.rand(3, generator=torch.Generator().manual_seed(3)).tolist()
+    assert torch.rand(3, generator=there["g"]).tolist() == want
+    here = mt.load(theirs(torch.Generator().manual_seed(3)), weights_only=False)
+    assert mt.rand(3, generator=here).tolist() == want
+    assert mt.rand(3, generator=copy.deepcopy(mt.Generator().manual_seed(3))).tolist() == want
+    sub = mt.load(ours(mt.ones(2).as_subclass(Sub)), weights_only=False)
+    assert type(sub) is Sub and repr(sub) == "Sub([1., 1.])"

@@ -96,16 +96,14 @@ class Generator:
         raise RuntimeError("CPU Generator does not use offset")
 
     def __reduce__(self) -> Any:
-        return _rebuild, (self.stream.state(),)
+        # PyTorch's form: (initial seed, offset of accelerators, state), so that files travel both ways.
+        return Generator, (self._device,), (self.initial_seed(), None, self.get_state())
+
+    def __setstate__(self, state: Any) -> None:
+        self.set_state(state[2])
 
     def __repr__(self) -> str:
         return f"<mindtorch.torch.Generator object at {id(self):#x}>"
-
-
-def _rebuild(state: bytes) -> Generator:
-    g = Generator()
-    g.stream.restore(state)
-    return g
 
 
 default_generator = Generator()

@@ -32,9 +32,13 @@ def stride(self: Tensor, dim: Any = None) -> Any:
 
 
 def _tidy(shape: Any, s: tuple[int, ...]) -> tuple[int, ...]:
-    """NumPy leaves strides of empty arrays arbitrary; give those the contiguous ones."""
+    """NumPy leaves strides of empty arrays arbitrary and gives new axes 0; make them PyTorch's."""
     if 0 not in shape:
-        return s
+        t = list(s)
+        for i in range(len(t) - 1, -1, -1):
+            if t[i] == 0 and shape[i] == 1:
+                t[i] = shape[i + 1] * t[i + 1] if i + 1 < len(t) else 1
+        return tuple(t)
     out, step = [], 1
     for n in reversed(shape):
         out.append(step)
@@ -179,8 +183,14 @@ def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
     name = self.grad_fn.name() if self.grad_fn is not None else None
     return printing.tensor_str(
         self.a, self.k.dtype.name, requires_grad=self.requires_grad, grad_fn_name=name, device=str(self.k.device),
-        default_dtype=D.get_default_dtype().name,
+        default_dtype=D.get_default_dtype().name, name=_shown_class(self),
     )  # fmt: skip
+
+
+def _shown_class(self: Tensor) -> str:
+    """"tensor", or the name of a subclass of the user's."""
+    cls = type(self)
+    return "tensor" if cls.__module__.startswith("mindtorch.") else cls.__name__
 
 
 def _format(self: Tensor, spec: str) -> str:
