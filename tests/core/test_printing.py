@@ -6,8 +6,8 @@ import random
 import ml_dtypes
 import numpy as np
 import pytest
-import torch
 
+import torch
 from mindtorch.core import printing
 
 DTYPES = "float32 float64 float16 bfloat16 int64 int32 uint8 bool complex64 complex128 int8 int16 uint16 uint32 uint64".split()

@@ -16,8 +16,8 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
-import torch
 
+import torch
 from mindtorch.formats import pth
 from mindtorch.formats.pth_zip import ZipReader, ZipWriter
 

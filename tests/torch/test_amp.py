@@ -5,9 +5,9 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
 
 import mindtorch.torch as mt
+import torch
 
 BOTH = [torch, mt]
 

@@ -5,10 +5,10 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
 
 import mindtorch.torch as mt
 import mindtorch.torch.utils.checkpoint as ours_checkpoint
+import torch
 
 BOTH = [torch, mt]
 
@@ -330,8 +330,9 @@ def test_backends():
 
 
 def test_pytree():
-    from mindtorch.torch.utils import _pytree as ours
     from torch.utils import _pytree as theirs
+
+    from mindtorch.torch.utils import _pytree as ours
 
     tree = {"a": [1, (2, None)], "b": {"c": 3}}
     assert ours.tree_leaves(tree) == theirs.tree_leaves(tree)

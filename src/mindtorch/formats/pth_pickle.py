@@ -167,8 +167,8 @@ class SafeUnpickler:
         self.stack.append(items)
 
 
-def _steps() -> dict[bytes, Callable[[SafeUnpickler], Any]]:
-    """What every allowed opcode does."""
+def _pushing() -> dict[bytes, Callable[[SafeUnpickler], Any]]:
+    """Opcodes that push one value."""
     s: dict[bytes, Callable[[SafeUnpickler], Any]] = {}
 
     def push(code: bytes, value: Callable[[SafeUnpickler], Any]) -> None:
@@ -210,6 +210,12 @@ def _steps() -> dict[bytes, Callable[[SafeUnpickler], Any]]:
     push(b"2", lambda u: u.stack[-1])
     push(b"Q", lambda u: u.persistent(u.stack.pop()))
     push(b"P", lambda u: u.persistent(u._line().decode("ascii")))
+    return s
+
+
+def _steps() -> dict[bytes, Callable[[SafeUnpickler], Any]]:
+    """What every allowed opcode does."""
+    s = _pushing()
 
     def dictionary(u: SafeUnpickler) -> None:
         pairs = u._pop_mark()

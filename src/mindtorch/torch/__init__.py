@@ -45,6 +45,13 @@ _FROM = {
     "set_autocast_dtype": "amp.autocast_mode",
 }  # fmt: skip
 
+for _name in (
+    "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache", "get_autocast_gpu_dtype",
+    "is_autocast_available", "is_autocast_cache_enabled", "set_autocast_cache_enabled", "set_autocast_cpu_dtype",
+    "set_autocast_cpu_enabled", "set_autocast_gpu_dtype",
+):  # fmt: skip
+    _FROM.setdefault(_name, "amp.autocast_mode")
+
 
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
