@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
 import mindtorch.torch as mt
+import torch
 
 BY_NAME: dict[str, list[Any]] = {}
 for _op in op_db:
@@ -125,7 +125,7 @@ def _gradients(out: Any, want: Any, pairs: list[Any], dtype: Any, label: str) ->
         compare(t.grad, r, dtype, f"{label}: gradient {i}")
 
 
-def run(name: str, dtype: torch.dtype, limit: int = 12) -> None:
+def run(name: str, dtype: torch.dtype, limit: int = 8) -> None:
     """All samples (at most ``limit``, evenly picked) of every variant of op ``name``; skips dtypes PyTorch has not."""
     ran = False
     for op in BY_NAME[name]:

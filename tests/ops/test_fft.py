@@ -7,9 +7,9 @@ import warnings
 import numpy as np
 import opdb
 import pytest
-import torch
 
 import mindtorch.torch as mt
+import torch
 
 NAMES = """
 fft.fft fft.fft2 fft.fftn fft.ifft fft.ifft2 fft.ifftn fft.rfft fft.rfft2 fft.rfftn fft.irfft fft.irfft2 fft.irfftn

@@ -7,9 +7,9 @@ import warnings
 import numpy as np
 import opdb
 import pytest
-import torch
 
 import mindtorch.torch as mt
+import torch
 
 NAMES = """
 matmul __rmatmul__ mm bmm mv dot vdot inner outer addmm addmv addbmm baddbmm addr einsum tensordot kron cdist cross

@@ -7,9 +7,9 @@ import warnings
 import numpy as np
 import opdb
 import pytest
-import torch
 
 import mindtorch.torch as mt
+import torch
 
 NAMES = """
 sum mean prod std var std_mean var_mean max min amax amin aminmax argmax argmin all any nansum nanmean logsumexp

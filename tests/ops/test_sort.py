@@ -7,9 +7,9 @@ import warnings
 import numpy as np
 import opdb
 import pytest
-import torch
 
 import mindtorch.torch as mt
+import torch
 
 NAMES = """
 sort argsort msort topk kthvalue mode unique unique_consecutive searchsorted bucketize histc histogram histogramdd

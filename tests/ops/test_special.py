@@ -7,9 +7,9 @@ import warnings
 import numpy as np
 import opdb
 import pytest
-import torch
 
 import mindtorch.torch as mt
+import torch
 
 NAMES = """
 igamma igammac erf erfc erfinv lgamma digamma polygamma mvlgamma i0 logit xlogy special.i0e special.i1 special.i1e

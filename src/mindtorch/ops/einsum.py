@@ -159,19 +159,19 @@ def _pair(x: Tensor, lx: list[Any], y: Tensor, ly: list[Any], keep: set[Any]) ->
             x = x.expand([m if d == i else s for d, s in enumerate(x.shape)]) if n == 1 else x
             y = y.expand([n if d == j else s for d, s in enumerate(y.shape)]) if m == 1 else y
         elif n == 1:
-            y = y.sum(j, keepdim=True)
+            y = y.sum(j, keepdim=True, dtype=y.dtype)
         else:
-            x = x.sum(i, keepdim=True)
+            x = x.sum(i, keepdim=True, dtype=x.dtype)
     order = list(dict.fromkeys((*lx, *ly)))
     code = {c: chr(0x61 + k) for k, c in enumerate(order)}
     spec = "{},{}->{}".format(*("".join(code[c] for c in part) for part in (lx, ly, result)))
     return _einsum_pair(x, y, spec), result
 
 
-def _drop(t: Tensor, labels: list[Any], keep: set[Any]) -> tuple[Tensor, list[Any]]:
+def _drop(t: Tensor, labels: list[Any], keep: set[Any], same: bool = True) -> tuple[Tensor, list[Any]]:
     dims = [i for i, c in enumerate(labels) if c not in keep]
     if dims:
-        t = t.sum(tuple(dims))
+        t = t.sum(tuple(dims), dtype=t.dtype if same else None)
     return t, [c for c in labels if c in keep]
 
 
@@ -253,7 +253,7 @@ def _contract(operands: list[Tensor], labels: list[list[Any]], result: list[Any]
         y, ly = pending.pop(0)
         keep = set(result).union(*(s for _, s in pending))
         x, lx = _pair(x, lx, y, ly, keep)
-    x, lx = _drop(x, lx, set(result))
+    x, lx = _drop(x, lx, set(result), len(operands) > 1)
     return x.permute([lx.index(c) for c in result]) if lx != result else x
 
 

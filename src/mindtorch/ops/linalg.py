@@ -240,7 +240,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
             f"{b.shape[j]} in dim {j}",
         )
         if a.shape[i] != b.shape[j]:
-            a, b = (a.sum(i, keepdim=True), b) if b.shape[j] == 1 else (a, b.sum(j, keepdim=True))
+            a, b = (a.sum(i, True, dtype=a.dtype), b) if b.shape[j] == 1 else (a, b.sum(j, True, dtype=b.dtype))
     ra = [i for i in range(a.a.ndim) if i not in da]
     rb = [i for i in range(b.a.ndim) if i not in db]
     k = int(np.prod([a.shape[i] for i in da]))

@@ -25,7 +25,10 @@ def dims_of(dim: Any) -> tuple[int, ...] | None:
 
 def restore(t: Tensor, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
     """A reduced tensor with its reduced dimensions back as size 1 (a full reduction broadcasts as it is)."""
-    n = input.a.ndim
+    return _restored(t, input.a.ndim, dim, keepdim)
+
+
+def _restored(t: Tensor, n: int, dim: Any, keepdim: bool) -> Tensor:
     if keepdim or dim is None or n == 0:
         return t
     dims = (dim,) if dim.__class__ is int else dim
@@ -34,18 +37,18 @@ def restore(t: Tensor, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
     return t
 
 
-def spread(g: Tensor, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    """The gradient of a sum: ``g`` expanded over the reduced dimensions."""
-    return restore(g, input, dim, keepdim).expand(input.a.shape)
+def spread(g: Tensor, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Tensor:
+    """The gradient of a sum over an input of ``shape``: ``g`` expanded over the reduced dimensions."""
+    return _restored(g, len(shape), dim, keepdim).expand(shape)
 
 
-def at_index(g: Tensor, input: Tensor, dim: int, keepdim: bool, index: Tensor) -> Tensor:
+def at_index(g: Tensor, shape: tuple[int, ...], dim: int, keepdim: bool, index: Tensor) -> Tensor:
     """Gradient of a reduction that picks one element per slice: ``g`` at ``index``, 0 elsewhere."""
-    if input.a.ndim == 0:
+    if not shape:
         return g.reshape(())
     if not keepdim:
         g, index = g.unsqueeze(dim), index.unsqueeze(dim)
-    return g.new_zeros(input.a.shape).scatter(dim, index, g)
+    return g.new_zeros(shape).scatter(dim, index, g)
 
 
 def share(g: Tensor, input: Tensor, out: Tensor, dim: Any, keepdim: bool) -> Tensor:
@@ -62,8 +65,8 @@ def _share_all(g: Tensor, input: Tensor, out: Tensor) -> Tensor:
     return (g / mask.sum()) * mask
 
 
-def _counted(input: Tensor, dim: Any) -> int:
-    return K.count(input.a.shape, K.axes(dim, input.a.ndim))
+def _counted(shape: tuple[int, ...], dim: Any) -> int:
+    return K.count(shape, K.axes(dim, len(shape)))
 
 
 # ------------------------------------------------------------------------------------------ sums and means
@@ -71,13 +74,15 @@ sum_ = op(
     "sum(T input, dims? dim=None, bool keepdim=False, *, dtype? dtype=None)",
     half="f32",
     out=True,
-    grad={"input": lambda g, input, dim, keepdim: spread(g, input, dim, keepdim)},
+    grad={"input": lambda g, input_shape, dim, keepdim: spread(g, input_shape, dim, keepdim)},
 )(K.sum_)
 mean = op(
     "mean(T input, dims? dim=None, bool keepdim=False, *, dtype? dtype=None)",
     half="f32",
     out=True,
-    grad={"input": lambda g, input, dim, keepdim: spread(g, input, dim, keepdim) / _counted(input, dim)},
+    grad={
+        "input": lambda g, input_shape, dim, keepdim: spread(g, input_shape, dim, keepdim) / _counted(input_shape, dim)
+    },
 )(K.mean)
 nansum = op(
     "nansum(T input, dims? dim=None, bool keepdim=False, *, dtype? dtype=None)",
@@ -85,7 +90,7 @@ nansum = op(
     out=True,
     grad={
         "input": lambda g, input, dim, keepdim: (
-            spread(g, input, dim, keepdim).to(input.dtype).masked_fill(input.isnan(), 0)
+            spread(g, input.a.shape, dim, keepdim).to(input.dtype).masked_fill(input.isnan(), 0)
         )
     },
 )(K.nansum)
@@ -153,7 +158,7 @@ def prod(input: Tensor, dim: Any, keepdim: bool, *, dtype: Any = None) -> Tensor
 
 # ------------------------------------------------------------------------------------------ variance
 def _var_grad(g: Tensor, input: Tensor, dim: Any, correction: float, keepdim: bool) -> Tensor:
-    n = max(_counted(input, dim) - correction, 0)
+    n = max(_counted(input.a.shape, dim) - correction, 0)
     m = input.mean(dim, keepdim=True) if dim else input.mean()
     scale = restore(g, input, dim, keepdim)
     diff = input - m
@@ -168,7 +173,7 @@ def _std_grad(g: Tensor, out: Tensor, input: Tensor, dim: Any, correction: float
 
 
 def _mean_back(g: Tensor, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    return spread(g, input, dim, keepdim) / _counted(input, dim)
+    return spread(g, input.a.shape, dim, keepdim) / _counted(input.a.shape, dim)
 
 
 def _add(a: Tensor | None, b: Tensor | None) -> Tensor | None:
@@ -241,7 +246,7 @@ def _moment(name: str, row: Any, ns: str) -> Any:
             raise RuntimeError(
                 f"{name}: only support floating point and complex dtypes, got {input.dtype}; use .float() to convert"
             )
-        if (input.a.size if dims is None else _counted(input, dims)) <= correction:
+        if (input.a.size if dims is None else _counted(input.a.shape, dims)) <= correction:
             warnings.warn(
                 f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
                 "(input numel divided by output numel).",
@@ -271,8 +276,8 @@ amax = op("amax(T input, dims dim=(), bool keepdim=False)", **dict(_VALUE))(K.ex
 amin = op("amin(T input, dims dim=(), bool keepdim=False)", **dict(_VALUE))(K.extreme("amin", np.minimum))
 
 
-def _index_grad(g: Any, input: Tensor, dim: int, keepdim: bool, out: Any) -> Tensor:
-    return at_index(g[0], input, dim, keepdim, out[1])
+def _index_grad(g: Any, shape: tuple[int, ...], dim: int, keepdim: bool, index: Tensor) -> Tensor:
+    return at_index(g[0], shape, dim, keepdim, index)
 
 
 def picker(name: str, kernel: Any, sig: str = "dim dim, bool keepdim=False", **options: Any) -> Any:
@@ -283,7 +288,7 @@ def picker(name: str, kernel: Any, sig: str = "dim dim, bool keepdim=False", **o
         ns="_C",
         structseq="values indices",
         nondiff=(1,),
-        grad={"input": lambda g, input, dim, keepdim, out: _index_grad(g, input, dim, keepdim, out)},
+        grad={"input": lambda g, input_shape, dim, keepdim, out1: _index_grad(g, input_shape, dim, keepdim, out1)},
         **options,
     )(kernel)
 

@@ -15,11 +15,11 @@ from mindtorch.ops.reduce import at_index
 from mindtorch.ops.table import composite, op
 
 
-def _scatter(g: Any, input: Tensor, dim: int, out: Any) -> Tensor:
-    return at_index(g[0], input, dim, True, out[1])
+def _scatter(g: Any, shape: tuple[int, ...], dim: int, index: Tensor) -> Tensor:
+    return at_index(g[0], shape, dim, True, index)
 
 
-_GRAD = {"input": lambda g, input, dim, out: _scatter(g, input, dim, out)}
+_GRAD = {"input": lambda g, input_shape, dim, out1: _scatter(g, input_shape, dim, out1)}
 _sort = op(
     "sort(T input, dim dim=-1, bool descending=False, any stable=None)",
     half="f32",
@@ -64,8 +64,8 @@ def topk(input: Tensor, k: Any, dim: Any = -1, largest: bool = True, sorted: boo
     return _topk(input, to_int(k), to_int(dim), largest, sorted)
 
 
-def _picked(g: Any, input: Tensor, dim: int, keepdim: bool, out: Any) -> Tensor:
-    return at_index(g[0], input, dim, keepdim, out[1])
+def _picked(g: Any, shape: tuple[int, ...], dim: int, keepdim: bool, index: Tensor) -> Tensor:
+    return at_index(g[0], shape, dim, keepdim, index)
 
 
 _PICK: dict[str, Any] = {
@@ -73,7 +73,7 @@ _PICK: dict[str, Any] = {
     "out": True,
     "structseq": "values indices",
     "nondiff": (1,),
-    "grad": {"input": lambda g, input, dim, keepdim, out: _picked(g, input, dim, keepdim, out)},
+    "grad": {"input": lambda g, input_shape, dim, keepdim, out1: _picked(g, input_shape, dim, keepdim, out1)},
 }
 _kthvalue = op("kthvalue(T input, int number, dim dim=-1, bool keepdim=False)", **{**_PICK, "ns": "_C", "out": False})(
     K.kthvalue
