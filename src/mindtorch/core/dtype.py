@@ -216,7 +216,7 @@ class finfo:  # noqa: N801 - the public name is torch.finfo
         self.max = float(info.max)
         self.min = float(info.min)
         self.tiny = self.smallest_normal = float(info.smallest_normal)
-        self.resolution = float(info.resolution)
+        self.resolution = float(str(info.resolution)) if d.to_real().name != "bfloat16" else 0.01
         self.dtype = d.to_real().name
 
     def __repr__(self) -> str:

@@ -20,7 +20,7 @@ def _combine(high: D.dtype | None, low: D.dtype | None) -> D.dtype | None:
     if low is None or low.category <= high.category:
         return high
     if low.category == D.COMPLEX and high.category == D.FLOAT:
-        return D.promote_types(high, D.complex64) if high is not D.float64 else D.complex128
+        return D.complex128 if high is D.float64 else D.complex64
     return low
 
 
@@ -48,7 +48,7 @@ def _zero_over(high: D.dtype | None, low: D.dtype | None) -> D.dtype | None:
     if high is None or low is None or low.category <= high.category:
         return low if high is None else high
     if low.category == D.COMPLEX and high.category == D.FLOAT:
-        return _combine(high, low) if high is D.float64 else D.promote_types(high, low)
+        return _combine(high, low)
     return D.promote_types(high, low)
 
 

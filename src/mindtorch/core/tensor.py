@@ -97,10 +97,11 @@ class Cell:
         self.stamps: tuple[int, ...] = ()
 
     def bump(self) -> None:
-        """Note one write. The last few stamps are kept so that an error can tell the version a node expected."""
+        """Note one write. The stamp before the last is kept so that an error can tell the version a node expected."""
         self.ver += 1
+        old = self.stamp
         self.stamp = s = STAMP()
-        self.stamps = (*self.stamps[-7:], s)
+        self.stamps = (old, s)
 
 
 class Size(tuple):
@@ -257,6 +258,9 @@ class Tensor(metaclass=TensorMeta):
     def _base(self) -> Tensor | None:
         got = base_of(self)
         return None if got is self else got
+
+    def _is_view(self) -> bool:
+        return base_of(self) is not self
 
     @property
     def data(self) -> Tensor:

@@ -26,6 +26,10 @@ class CopySlices(Node):
     __slots__ = ()
     label = "CopySlices"
 
+    def name(self) -> str:
+        """PyTorch gives this node its C++ name."""
+        return "torch::autograd::CopySlices"
+
     def apply(self, g: Tensor) -> Any:
         """``s`` holds the chain of view functions."""
         old, value = self.e

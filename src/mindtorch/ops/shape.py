@@ -42,11 +42,10 @@ def _explain_cat(tensors: list[np.ndarray], dim: int) -> np.ndarray:
     return np.concatenate(kept, d)
 
 
-def _cat_grad(g: Tensor, tensors: list[Tensor], dim: int) -> list[Tensor]:
+def _cat_grad(g: Tensor, tensors_shape: list[tuple[int, ...]], dim: int) -> list[Tensor]:
     ndim = g.ndim
     parts, at = [], 0
-    for t in tensors:
-        shape = t.a.shape
+    for shape in tensors_shape:
         if len(shape) != ndim:  # an old-style empty tensor: it gave nothing
             parts.append(g.new_zeros(shape))
             continue
@@ -84,7 +83,7 @@ alias("concatenate", "cat")
     ns="torch",
     out=True,
     autocast="promote",
-    grad={"tensors": lambda g, tensors, dim: list(g.unbind(dim))},
+    grad={"tensors": lambda g, dim: list(g.unbind(dim))},
 )
 def stack(tensors: list[np.ndarray], dim: int) -> np.ndarray:
     """Tensors of one shape joined along a new dimension."""
