@@ -85,10 +85,10 @@ def linear_cross_entropy(
         ignored("linear_cross_entropy", "options", "the loss is computed in one piece")
     shape = linear_weight.shape[:-1]
     bias = None if linear_bias is None else linear_bias.reshape(-1)
-    logits = linear(input, linear_weight.reshape(-1, linear_weight.shape[-1]), bias)
+    logits = linear(input, linear_weight.reshape(-1, linear_weight.shape[-1]), bias)  # type: ignore[name-defined]  # noqa: F821  bound from the op table
     if len(shape) > 1:
         logits = logits.reshape(*logits.shape[:-1], *shape)
-    return cross_entropy(
+    return cross_entropy(  # type: ignore[name-defined]  # noqa: F821  bound from the op table
         logits,
         target,
         weight=weight,
