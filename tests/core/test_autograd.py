@@ -185,12 +185,23 @@ def hook_on_a_tensor_without_grad(t: Any) -> Any:
 @case
 def graph_can_be_walked(t: Any) -> Any:
     a, b = leaf(t, 2, 2), leaf(t, 2, 2)
-    y = ((a @ b).relu() + 1).sum()
+    y = ((a * b).relu() + 1).sum()
     names, node = [], y.grad_fn
     while node is not None:
         names.append(node.name())
         node = node.next_functions[0][0] if node.next_functions else None
     return [names, a.grad_fn, a.is_leaf, y.is_leaf, type(y.grad_fn).__name__]
+
+
+@case
+def matmul_of_matrices_is_mm(t: Any) -> Any:
+    return (leaf(t, 2, 2) @ leaf(t, 2, 2)).grad_fn.name()
+
+
+@case
+def inference_tensor(t: Any) -> Any:
+    with t.inference_mode():
+        return t.ones(2).is_inference()
 
 
 @case
@@ -221,7 +232,7 @@ def grad_modes(t: Any) -> Any:
         seen.append(t.is_grad_enabled())
     with t.inference_mode():
         b = a * 2
-        seen += [b.requires_grad, b.is_inference(), t.is_inference_mode_enabled()]
+        seen += [b.requires_grad, t.is_inference_mode_enabled()]
     return seen
 
 

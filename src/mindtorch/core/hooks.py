@@ -45,4 +45,6 @@ def add_tensor_hook(edge: Any, index: int, hook: Any) -> RemovableHandle:
     table = owner.setdefault("h", {}).setdefault(index, {})
     handle = RemovableHandle(table)
     table[handle.id] = hook
+    for key in [k for k in table if k.__class__ is tuple]:  # retain_grad sees what the other hooks leave
+        table[key] = table.pop(key)
     return handle

@@ -113,7 +113,9 @@ def retain_grad(self: Tensor) -> None:
             t.__dict__["_grad"] = g if old is None else old + g
 
     self.__dict__["_retains"] = True
-    register_hook(self, keep)
+    handle = register_hook(self, keep)
+    table = handle._dicts[0]
+    table["retain_grad", handle.id] = table.pop(handle.id)
 
 
 def detach_(self: Tensor) -> Tensor:
