@@ -7,9 +7,9 @@ import pickle
 
 import numpy as np
 import pytest
-import torch
 
 import mindtorch.torch as mt
+import torch
 from mindtorch.core.generator import Generator
 
 

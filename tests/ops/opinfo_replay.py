@@ -12,10 +12,10 @@ import warnings
 from typing import Any
 
 import numpy as np
-import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
 import mindtorch.torch as mt
+import torch
 
 _GETTERS = ("T", "H", "mT", "mH", "real", "imag")
 _QUERIES = {

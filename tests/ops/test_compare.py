@@ -6,10 +6,10 @@ import operator
 
 import numpy as np
 import pytest
-import torch
 from opinfo_replay import check_op, compare, database
 
 import mindtorch.torch as mt
+import torch
 
 NAMES = ["eq", "ne", "lt", "le", "gt", "ge", "isclose", "allclose", "equal", "logical_and", "logical_or", "logical_xor", "where"]
 DTYPES = [torch.float32, torch.int64, torch.complex64, torch.bool, torch.bfloat16]

@@ -8,10 +8,10 @@ import sys
 
 import numpy as np
 import pytest
-import torch
 from twin import array, equal, fails, same
 
 import mindtorch.torch as mt
+import torch
 from mindtorch.engine import convolution
 
 SIZES = {1: (11,), 2: (8, 9), 3: (5, 6, 7)}

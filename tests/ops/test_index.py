@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from opinfo_replay import check_op, compare, database
 
 import mindtorch.torch as mt
+import torch
 
 NAMES = ["index_select", "gather", "take", "take_along_dim", "masked_select", "nonzero", "argwhere", "scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill", "index_reduce", "index_put", "masked_fill", "masked_scatter", "put", "select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter"]
 DTYPES = [torch.float32, torch.int64, torch.complex64, torch.bool, torch.bfloat16]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import opdb
 import pytest
+
 import torch
 
 _OTHERS = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from twin import array, fails, same
 
 import mindtorch.torch as mt
+import torch
 
 
 def _f(name: str, *args, **kw):  # type: ignore[no-untyped-def]

@@ -6,10 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
-import torch
 from twin import array, fails, same
 
 import mindtorch.torch as mt
+import torch
 
 SIZES = {1: (11,), 2: (8, 9), 3: (5, 6, 7)}
 

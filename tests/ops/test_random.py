@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 
-import mindtorch.torch.nn.functional as F
 import ml_dtypes  # noqa: F401 - registers bfloat16
 import numpy as np
 import pytest
-import torch
 
 import mindtorch.torch as mt
+import mindtorch.torch.nn.functional as F
+import torch
 from mindtorch.engine.host import jit
 
 SIZES = [*range(1, 41), 100, 1000, 4097]

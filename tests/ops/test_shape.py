@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from opinfo_replay import check_op, compare, database
 
 import mindtorch.torch as mt
+import torch
 
 NAMES = ["cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "repeat", "tile", "repeat_interleave", "flip", "fliplr", "flipud", "roll", "rot90", "tril", "triu", "tril_indices", "triu_indices", "diag", "diag_embed", "diagflat", "meshgrid", "cartesian_prod", "combinations", "broadcast_tensors", "broadcast_to", "broadcast_shapes", "atleast_1d", "atleast_2d", "atleast_3d", "flatten", "unflatten", "ravel", "movedim", "moveaxis", "hsplit", "vsplit", "dsplit", "narrow_copy", "unsafe_split", "unsafe_chunk", "vander"]
 DTYPES = [torch.float32, torch.int64, torch.complex64, torch.bool, torch.bfloat16]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import mindtorch.torch as mt
+import torch
 
 TOL = {"float64": (1e-9, 1e-10), "complex128": (1e-9, 1e-10), "float16": (5e-3, 5e-3), "bfloat16": (4e-2, 4e-2)}
 

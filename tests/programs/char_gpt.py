@@ -5,9 +5,10 @@ import math
 import os
 import sys
 
+from torch.nn import functional as F
+
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from text import load_text

@@ -3,12 +3,13 @@
 import argparse
 import json
 
-import torch
 import torch.nn.functional as F
 from sklearn.datasets import load_digits
-from torch import nn, optim
 from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader, TensorDataset
+
+import torch
+from torch import nn, optim
 
 
 class Net(nn.Module):

@@ -3,10 +3,11 @@
 import json
 from collections import deque
 
-import torch
 import torch.nn.functional as F
-from torch import nn, optim
 from torch.distributions import Categorical
+
+import torch
+from torch import nn, optim
 
 
 class Corridor:

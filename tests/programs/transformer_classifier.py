@@ -3,9 +3,10 @@
 import json
 import math
 
+from torch.nn.utils.rnn import pad_sequence
+
 import torch
 from torch import nn
-from torch.nn.utils.rnn import pad_sequence
 
 
 class PositionalEncoding(nn.Module):

@@ -2,8 +2,9 @@
 
 import json
 
-import torch
 import torch.nn.functional as F
+
+import torch
 from torch import nn
 
 

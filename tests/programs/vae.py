@@ -2,9 +2,10 @@
 
 import json
 
-import torch
 import torch.nn.functional as F
 from sklearn.datasets import load_digits
+
+import torch
 from torch import nn, optim
 
 

@@ -5,8 +5,9 @@ import math
 import os
 import sys
 
-import torch
 import torch.nn.functional as F
+
+import torch
 from torch import nn
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 
 import mindtorch.torch as mt
-import mindtorch.torch.nn
+import torch
 
 RTOL, ATOL = 2e-5, 2e-6
 

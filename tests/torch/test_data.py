@@ -12,11 +12,11 @@ import time
 
 import numpy as np
 import pytest
-import torch
 import torch.utils.data as theirs
 
 import mindtorch.torch as mt
 import mindtorch.torch.utils.data as ours
+import torch
 
 EXACT = mt.Tensor is torch.Tensor
 Point = collections.namedtuple("Point", "x y")

@@ -7,10 +7,10 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
 
 import mindtorch.torch as mt
 import mindtorch.torch.distributions as md
+import torch
 
 td = torch.distributions
 P = np.array([0.1, 0.5, 0.9], "float32")

@@ -6,9 +6,9 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
 
 import mindtorch.torch as mt
+import torch
 from mindtorch.torch.nn import init
 
 ref = torch.nn.init

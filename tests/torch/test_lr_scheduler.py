@@ -5,9 +5,9 @@ import math
 import warnings
 
 import pytest
-import torch
 
 import mindtorch.torch as mt
+import torch
 
 SCHEDULES = [
     ("LambdaLR", {"lr_lambda": lambda e: 0.95**e}),

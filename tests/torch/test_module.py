@@ -7,10 +7,10 @@ import pickle
 import warnings
 
 import pytest
-import torch
 from _same import attempt, same
 
 import mindtorch.torch as mt
+import torch
 
 
 class Box:

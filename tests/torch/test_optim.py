@@ -6,9 +6,9 @@ import pickle
 
 import numpy as np
 import pytest
-import torch
 
 import mindtorch.torch as mt
+import torch
 
 # While the classes run on PyTorch itself (before the core exists) every number must be the same bit for bit.
 EXACT = mt.Tensor is torch.Tensor

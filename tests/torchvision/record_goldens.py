@@ -9,6 +9,7 @@ import warnings
 
 import cases
 import numpy as np
+
 import torch
 import torchvision
 

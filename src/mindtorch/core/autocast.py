@@ -9,7 +9,6 @@ from mindtorch.core import dtype as D
 from mindtorch.core import modes
 from mindtorch.core.tensor import Tensor
 
-
 LOWER = frozenset(
     "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution conv_tbc bmm mm baddbmm addmm "
     "addbmm linear matmul __rmatmul__ vecdot multi_dot matrix_power prelu scaled_dot_product_attention _einsum_pair".split()

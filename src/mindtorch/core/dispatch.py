@@ -15,6 +15,7 @@ from mindtorch.core import autocast, modes, observe, overrides
 from mindtorch.core import dtype as D
 from mindtorch.core.promote import result_type
 from mindtorch.core.signature import KW_ALIAS, Param, canonical, is_number
+from mindtorch.core.tape import Packed
 from mindtorch.core.tensor import (
     STAMP,
     Cell,
@@ -27,7 +28,6 @@ from mindtorch.core.tensor import (
     new,
     wrap,
 )
-from mindtorch.core.tape import Packed
 
 NS = modes.NS
 MISSING = Param.none

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from mindtorch.engine.host.pointwise import scalar_name
-from mindtorch.log import ignored as _ignored
 from mindtorch.core.errors import check, wrap_dim
 from mindtorch.core.tape import sum_to
 from mindtorch.core.tensor import Tensor, wrap
 from mindtorch.engine.host import index as K
+from mindtorch.engine.host.pointwise import scalar_name
+from mindtorch.log import ignored as _ignored
 from mindtorch.ops.table import composite, op
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mindtorch.core import modes, overrides, views
 from mindtorch.core import dtype as D
+from mindtorch.core import modes, overrides, views
 from mindtorch.core.dispatch import broadcast_error, cast_into
 from mindtorch.core.signature import is_number
 from mindtorch.core.tensor import Tensor, cell_of, wrap

@@ -51,6 +51,11 @@ def view_array(a: np.ndarray, size: tuple[int, ...]) -> np.ndarray | None:
 
 @view("_view(T input, ints size)", ns="_C", node="ViewBackward0", grad={"input": lambda g, input_shape: g.reshape(input_shape)})
 def _view(a: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
+    if a.flags.c_contiguous:
+        try:
+            return a.reshape(size)
+        except ValueError:
+            return a.reshape(infer_size(size, a.size))
     r = view_array(a, infer_size(size, a.size))
     if r is None:
         raise RuntimeError(
@@ -62,10 +67,12 @@ def _view(a: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
 
 def view_method(input: Any, *size: Any, dtype: Any = None) -> Any:
     """The same memory with another shape (``view(*size)``) or element type (``view(dtype)``)."""
+    if size and size[0].__class__ is int and dtype is None:
+        return _view(input, size)
     if dtype is not None or (len(size) == 1 and size[0].__class__.__name__ == "dtype"):
         return _view_dtype(input, dtype if dtype is not None else size[0])
-    if len(size) == 1 and size[0].__class__ is not int:
-        size = tuple(size[0]) if isinstance(size[0], (tuple, list)) else size
+    if len(size) == 1 and isinstance(size[0], (tuple, list)):
+        return _view(input, tuple(size[0]))
     check(len(size) > 0 or input.a.size == 1, TypeError, "view() received an invalid combination of arguments: no size")
     return _view(input, size)
 
@@ -208,22 +215,23 @@ def squeeze(input: Any, dim: Any = None) -> Any:
 @view("expand(T input, ints* size)", ns="Tensor", grad={"input": lambda g, input_shape: sum_to(g, input_shape)})
 def expand(a: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
     """Repeat size-one dimensions without a copy; -1 keeps a size. The result must not be written to."""
+    if len(size) < a.ndim:
+        raise RuntimeError(
+            f"expand(): the number of sizes provided ({len(size)}) must be greater or equal to the number of dimensions in "
+            f"the tensor ({a.ndim})"
+        )
     lead = len(size) - a.ndim
-    check(
-        lead >= 0,
-        RuntimeError,
-        f"expand(): the number of sizes provided ({len(size)}) must be greater or equal to the number of dimensions in the "
-        f"tensor ({a.ndim})",
-    )
-    shape, strides = list(size), [0] * len(size)
-    for i, s in enumerate(size):
-        have = a.shape[i - lead] if i >= lead else 1
-        if s == -1:
-            check(i >= lead, RuntimeError, "expand(): -1 is not allowed in a leading, non-existing dimension")
-            shape[i] = s = have
+    have_shape, have_strides = (1,) * lead + a.shape, (0,) * lead + a.strides
+    shape, strides = list(size), []
+    for i, (s, have, step) in enumerate(zip(size, have_shape, have_strides)):
         if s == have:
-            strides[i] = a.strides[i - lead] if i >= lead else 0
-        elif have != 1:
+            strides.append(step)
+        elif have == 1 and s >= 0:
+            strides.append(0)
+        elif s == -1 and i >= lead:
+            shape[i] = have
+            strides.append(step)
+        else:
             raise RuntimeError(
                 f"The expanded size of the tensor ({s}) must match the existing size ({have}) at non-singleton dimension "
                 f"{i}.  Target sizes: {list(size)}.  Tensor sizes: {list(a.shape)}"

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from mindtorch.core.tensor import Tensor, cell_of
 from mindtorch.engine.host import jit
 from mindtorch.engine.host.jit import fused
