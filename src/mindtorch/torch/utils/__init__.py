@@ -7,8 +7,7 @@ import importlib.util
 from typing import Any
 
 _SUBMODULES = (
-    "_pytree", "backend_registration", "benchmark", "checkpoint", "collect_env", "cpp_extension", "data", "deterministic",
-    "dlpack", "flop_counter", "hooks", "mobile_optimizer", "model_zoo", "tensorboard", "weak",
+    "_pytree", "checkpoint", "data", "hooks", "tensorboard",
 )  # fmt: skip
 
 

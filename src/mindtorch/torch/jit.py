@@ -1,0 +1,150 @@
+"""``torch.jit`` without a compiler: scripted and traced functions run eagerly; saved programs are refused."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from mindtorch import log
+
+__all__ = [
+    "Final", "annotate", "export", "freeze", "fork", "ignore", "interface", "is_scripting", "is_tracing", "isinstance", "load",
+    "optimize_for_inference", "save", "script", "script_if_tracing", "script_method", "trace", "trace_module", "unused", "wait",
+]  # fmt: skip
+
+
+def _eager(what: str) -> None:
+    log.once(logging.WARNING, f"torch.jit.{what}: there is no compiler here; the code runs eagerly, with the same results")
+
+
+def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
+    """``obj`` (a function, class or Module) itself: it runs eagerly."""
+    _eager("script")
+    return obj
+
+
+def trace(func: Any, example_inputs: Any = None, **options: Any) -> Any:
+    """``func`` itself, after one call on ``example_inputs`` as in PyTorch; it runs eagerly, so branches stay alive."""
+    _eager("trace")
+    kwargs = options.get("example_kwarg_inputs")
+    if kwargs is not None:
+        func(**kwargs)
+    elif example_inputs is not None:
+        func(*example_inputs) if type(example_inputs) in (tuple, list) else func(example_inputs)
+    return func
+
+
+def trace_module(mod: Any, inputs: dict[str, Any], **options: Any) -> Any:
+    """``mod`` itself, after one call of each method named in ``inputs``."""
+    _eager("trace_module")
+    for name, args in inputs.items():
+        getattr(mod, name)(*(args if type(args) in (tuple, list) else (args,)))
+    return mod
+
+
+def script_if_tracing(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """``fn`` itself: nothing is traced."""
+    return fn
+
+
+def script_method(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """``fn`` itself."""
+    return fn
+
+
+def export(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a method for compilation: it stays an ordinary method."""
+    return fn
+
+
+def ignore(drop: Any = False, **kwargs: Any) -> Any:
+    """Mark a method that the compiler leaves alone; with or without parentheses."""
+    return drop if callable(drop) else (lambda fn: fn)
+
+
+def unused(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a method that the compiler leaves out: it can still be called eagerly."""
+    return fn
+
+
+def interface(obj: Any) -> Any:
+    """Mark a class as an interface: it stays an ordinary class."""
+    return obj
+
+
+def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:
+    """``mod`` itself. RuntimeError in training mode, as in PyTorch."""
+    if getattr(mod, "training", False):
+        raise RuntimeError("Freezing is currently only implemented for modules in eval mode. Please call .eval() on your module before freezing.")
+    return mod
+
+
+def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
+    """``mod`` itself."""
+    return mod
+
+
+def annotate(the_type: Any, the_value: Any) -> Any:
+    """``the_value``: the type is for the compiler."""
+    return the_value
+
+
+def isinstance(obj: Any, target_type: Any) -> bool:  # noqa: A001 - public name
+    """Whether ``obj`` is of ``target_type`` (a class or a tuple of classes; ``typing`` containers by their origin)."""
+    import builtins
+    import typing
+
+    types = target_type if builtins.isinstance(target_type, tuple) else (target_type,)
+    return builtins.isinstance(obj, tuple(typing.get_origin(t) or t for t in types))
+
+
+def is_scripting() -> bool:
+    """False: code always runs eagerly."""
+    return False
+
+
+def is_tracing() -> bool:
+    """False: code always runs eagerly."""
+    return False
+
+
+def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call ``func`` at once and hold its result for ``wait``."""
+    from mindtorch.torch.futures import Future
+
+    future = Future()
+    future.set_result(func(*args, **kwargs))
+    return future
+
+
+def wait(future: Any) -> Any:
+    """The result of a ``fork``."""
+    return future.wait()
+
+
+def save(m: Any, f: Any, _extra_files: Any = None) -> None:
+    """Refused: there is no compiled program to write."""
+    raise RuntimeError("torch.jit.save: TorchScript programs cannot be written here; save the weights with torch.save(model.state_dict(), f)")
+
+
+def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_shapes: bool = False) -> Any:
+    """Refused: compiled programs cannot be run."""
+    raise RuntimeError(
+        "torch.jit.load: TorchScript programs cannot be run here; under PyTorch, write the weights with "
+        "torch.save(torch.jit.load(f).state_dict(), g) and load those into the model's class"
+    )
+
+
+def _unavailable(name: str) -> type:
+    """A class that exists for ``isinstance`` checks and annotations only: nothing is an instance."""
+
+    def make(cls: type, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(f"torch.jit.{name} cannot be made here: there is no TorchScript compiler")
+
+    return type(name, (), {"__new__": make, "__module__": __name__, "__doc__": "No instances exist: there is no compiler."})
+
+
+ScriptModule = _unavailable("ScriptModule")
+ScriptFunction = _unavailable("ScriptFunction")
+RecursiveScriptModule = _unavailable("RecursiveScriptModule")
