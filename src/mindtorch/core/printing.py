@@ -251,7 +251,7 @@ def tensor_str(
 ) -> str:
     """The text of ``repr(tensor)``.
 
-    ``array`` is the host array, or None for a tensor without data (give ``shape``); on device meta only its shape counts.
+    ``array`` is the host array, or None for a tensor without data (give ``shape``); on meta only its shape counts.
     ``dtype_name`` is the
     torch name ("float32"); ``name`` the class name of a Tensor subclass. A parameter gets its heading or wrapper.
     """
