@@ -146,8 +146,11 @@ def _einsum_pair(a: np.ndarray, b: np.ndarray, spec: str) -> np.ndarray:
 
 def _pair(x: Tensor, lx: list[Any], y: Tensor, ly: list[Any], keep: set[Any]) -> tuple[Tensor, list[Any]]:
     """Contract two operands by one batched product; labels not in ``keep`` are summed."""
+    same = x.dtype is y.dtype
     x, lx = _drop(x, lx, keep | set(ly))
     y, ly = _drop(y, ly, keep | set(lx))
+    if same and x.dtype is not y.dtype:  # summing made int64 of one of two integer operands
+        x, y = x.long(), y.long()
     both = [c for c in lx if c in ly]
     result = [*(c for c in both if c in keep), *(c for c in lx if c not in ly), *(c for c in ly if c not in lx)]
     for c in both:
@@ -168,10 +171,10 @@ def _pair(x: Tensor, lx: list[Any], y: Tensor, ly: list[Any], keep: set[Any]) ->
     return _einsum_pair(x, y, spec), result
 
 
-def _drop(t: Tensor, labels: list[Any], keep: set[Any], same: bool = True) -> tuple[Tensor, list[Any]]:
+def _drop(t: Tensor, labels: list[Any], keep: set[Any]) -> tuple[Tensor, list[Any]]:
     dims = [i for i, c in enumerate(labels) if c not in keep]
     if dims:
-        t = t.sum(tuple(dims), dtype=t.dtype if same else None)
+        t = t.sum(tuple(dims))
     return t, [c for c in labels if c in keep]
 
 
@@ -253,7 +256,7 @@ def _contract(operands: list[Tensor], labels: list[list[Any]], result: list[Any]
         y, ly = pending.pop(0)
         keep = set(result).union(*(s for _, s in pending))
         x, lx = _pair(x, lx, y, ly, keep)
-    x, lx = _drop(x, lx, set(result), len(operands) > 1)
+    x, lx = _drop(x, lx, set(result))
     return x.permute([lx.index(c) for c in result]) if lx != result else x
 
 
