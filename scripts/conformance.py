@@ -34,6 +34,7 @@ def worker() -> None:
     warnings.simplefilter("ignore")
     sys.path.insert(0, str(ROOT / "tests" / "ops"))
     import opinfo_replay as replay
+
     import torch
 
     torch.set_num_threads(1)
@@ -117,9 +118,8 @@ def names() -> dict[str, dict[str, str]]:
     """Public names of PyTorch per namespace: "works" when mindtorch has them, else "absent"."""
     import importlib
 
-    import torch  # noqa: F401
-
     import mindtorch.torch as mt
+    import torch  # noqa: F401
 
     out: dict[str, dict[str, str]] = {}
     for space in SPACES:

@@ -7,9 +7,9 @@ import json
 import pathlib
 import warnings
 
-import cases
 import numpy as np
 
+import cases
 import torch
 import torchvision
 

@@ -3,10 +3,10 @@
 import json
 import pathlib
 
-import cases
 import numpy as np
 import pytest
 
+import cases
 import mindtorch.torch as torch
 import mindtorch.torchvision as tv
 
