@@ -199,10 +199,10 @@ class Calling:
             return self.forward(**kwargs)
         return self.forward(x, *args, **kwargs)
 
-    def _wrapped_call_impl(self, *args: Any, **kwargs: Any) -> Any:
+    def _wrapped_call_impl(self, /, *args: Any, **kwargs: Any) -> Any:
         return self(*args, **kwargs)
 
-    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+    def _call_impl(self, /, *args: Any, **kwargs: Any) -> Any:
         """forward with all hooks, whatever ``HOOKED`` says."""
         if not (
             self._forward_hooks

@@ -497,7 +497,7 @@ class ParameterDict(Module):
         return out
 
     def __ror__(self, other: Any) -> Any:
-        out = ParameterDict(other)
+        out = other.copy()
         out.update(self)
         return out
 
