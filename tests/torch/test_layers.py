@@ -9,12 +9,11 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
 from _same import equal, plain, same
 from torch.testing._internal.common_modules import module_db
 
 import mindtorch.torch as mt
-import mindtorch.torch.nn
+import torch
 
 SAMPLES = 12
 SKIP = {
