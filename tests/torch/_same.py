@@ -58,7 +58,7 @@ def equal(a: Any, b: Any, where: str = "", rtol: float = RTOL, atol: float = ATO
         assert a == b, f"{where}: {a!r} against {b!r}"
 
 
-def same(scenario: Callable[[Any], Any]) -> None:
+def same(scenario: Callable[[Any], Any], rtol: float = RTOL, atol: float = ATOL) -> None:
     """Run ``scenario(torch)`` and ``scenario(mindtorch.torch)`` from the same seed; results must agree."""
     got = []
     for lib in (torch, mt):
@@ -66,4 +66,4 @@ def same(scenario: Callable[[Any], Any]) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             got.append(plain(scenario(lib)))
-    equal(got[1], got[0])
+    equal(got[1], got[0], "", rtol, atol)

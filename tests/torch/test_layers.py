@@ -106,8 +106,14 @@ def check(info, sample, training):
     if f is None:
         return
     mine = ours(list(f.args)), ours(f.kwargs)
+    try:
+        want = run(t, torch, theirs(list(f.args)), theirs(f.kwargs))
+    except RuntimeError:
+        # some samples hold a buffer of a dtype that PyTorch itself refuses
+        with pytest.raises(RuntimeError):
+            run(m, mt, *mine)
+        return
     got = run(m, mt, *mine)
-    want = run(t, torch, theirs(list(f.args)), theirs(f.kwargs))
     equal(got, want, f"{info.name}({a.args}, {a.kwargs})", rtol=2e-4, atol=2e-5)
 
 
@@ -142,12 +148,14 @@ def test_transformer(norm_first, batch_first, training):
         mask = m.generate_square_subsequent_mask(4 if batch_first else 3)
         t.manual_seed(1)
         out = m(src, tgt, tgt_mask=mask, src_key_padding_mask=t.zeros(3 if batch_first else 4, 4 if batch_first else 3).bool())
-        out.sum().backward()
+        # a plain sum after LayerNorm has gradients that are all rounding
+        weights = t.linspace(0.5, 1.5, out.numel()).reshape(out.shape)
+        (out * weights).sum().backward()
         out2 = m.encoder.layers[0](src)
-        (out2 * out2).sum().backward()
+        (out2 * weights).sum().backward()
         return [m, out, src.grad, {k: p.grad for k, p in m.named_parameters()}, out2]
 
-    same(lambda t: [x if not isinstance(x, dict) else list(x.values()) for x in scenario(t)])
+    same(lambda t: [x if not isinstance(x, dict) else list(x.values()) for x in scenario(t)], rtol=1e-3, atol=2e-5)
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])

@@ -365,7 +365,8 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Any, full: bool, eps: 
     if var.size() != input.size():
         if input.size()[:-1] == var.size():
             var = var.unsqueeze(-1)
-        elif not (input.size()[:-1] == var.size()[:-1] and var.size(-1) == 1) and var.numel() != 1:
+        elif var.ndim != input.ndim or [n for m, n in zip(input.shape, var.shape) if m != n] != [1]:
+            # one dimension may be shared, no more
             raise ValueError("var is of incorrect size")
     valid(reduction)
     # PyTorch clamps a copy without recording it: the gradient passes as if var had not been limited

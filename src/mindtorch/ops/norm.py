@@ -322,6 +322,10 @@ def _batch_norm(
     input: Tensor, mean: Any, var: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
 ) -> Tensor:
     _bn_check(input, (mean, var), weight, bias, training)
+    if input.numel() == 0:
+        # no statistics: the running ones stay, weight and bias receive zeros
+        out = input * 1 if weight is None else input * _spread(weight, input)
+        return out if bias is None else out + _spread(bias, input)
     out, mu, _, v = _native_batch_norm(
         input, weight, bias, None if training else mean, None if training else var, training, eps
     )

@@ -179,6 +179,11 @@ def _fractional(
         batch = 1 if len(shape) == d + 1 else shape[0]
         rand = namespace("torch")["rand"]
         samples = rand(batch, shape[-d - 1], d, dtype=input.k.dtype, device=input.k.device)
+    check(
+        samples.k.dtype is input.k.dtype,
+        RuntimeError,
+        f"{name}(): Expect _random_samples to have the same dtype as input, got {samples.k.dtype} and {input.k.dtype}",
+    )
     values, index = _FRACTIONAL[d](input, samples, size, kernel)
     return values, index.to(D.int64)
 

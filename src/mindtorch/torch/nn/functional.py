@@ -66,6 +66,18 @@ for _name in (
 del _name
 
 
+_ABSENT = frozenset(["ScalingType", "SwizzleType", "grouped_mm", "scaled_grouped_mm", "scaled_mm"])
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ABSENT:
+        raise AttributeError(
+            f"torch.nn.functional.{name} belongs to the low-precision and grouped matrix products of GPUs, which mindtorch does "
+            "not have; use torch.matmul or torch.bmm"
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def linear_cross_entropy(
     input: Any,
     linear_weight: Any,

@@ -73,6 +73,8 @@ class UninitializedTensorMixin:
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
+    __str__ = __repr__
+
     def __reduce_ex__(self, proto: Any) -> Any:
         return type(self), (self.requires_grad,)
 

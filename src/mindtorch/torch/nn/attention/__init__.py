@@ -28,7 +28,7 @@ class SDPBackend(enum.IntEnum):
 @contextlib.contextmanager
 def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
     """Name the backends that may be used inside. Numbers do not depend on it. TypeError for other things than SDPBackend."""
-    wanted = [backends] if isinstance(backends, SDPBackend) else list(backends)
+    wanted = list(backends) if isinstance(backends, (list, tuple, set)) else [backends]
     if not all(isinstance(b, SDPBackend) for b in wanted):
         raise TypeError(f"Backend must be an instance of SDPBackend or a list of SDPBackend instances, got {backends}")
     if SDPBackend.MATH not in wanted or set_priority:

@@ -10,6 +10,9 @@ from typing import Any
 __all__ = ["functional_call"]
 
 
+_ABSENT = object()
+
+
 def _places(module: Any) -> dict[str, tuple[dict[str, Any], str, Any]]:
     """Every parameter and buffer by dotted name: its table, its name there, and its module."""
     out: dict[str, tuple[dict[str, Any], str, Any]] = {}
@@ -57,11 +60,11 @@ def _reparametrize_module(
             if missing:
                 text.append("Missing key(s): " + ", ".join(map(repr, sorted(missing))) + ".")
             raise RuntimeError("Error(s) in reparametrizing for {}:\n\t{}".format(module._get_name(), "\n\t".join(text)))
-    if unknown:
-        raise AttributeError(
-            f"{module._get_name()} has no parameter or buffer {unknown[0]!r}; functional_call takes names as state_dict gives them"
-        )
-    old = {k: places[k][0][places[k][1]] for k in given}
+    for k in unknown:
+        # as in PyTorch, a name that is no member becomes an attribute for the time of the call
+        path, _, name = k.rpartition(".")
+        places[k] = (module.get_submodule(path).__dict__, name, None)
+    old = {k: places[k][0].get(places[k][1], _ABSENT) for k in given}
     for k, value in given.items():
         table, name, _ = places[k]
         table[name] = value
@@ -70,6 +73,11 @@ def _reparametrize_module(
     finally:
         for k, value in old.items():
             table, name, m = places[k]
+            if m is None:
+                table.pop(name, None)
+                if value is not _ABSENT:
+                    table[name] = value
+                continue
             # a buffer assigned during forward is handed to the caller
             now = table.get(name) if name in table else m.__dict__.get(name)
             if k in parameters_and_buffers and now is not parameters_and_buffers[k]:
