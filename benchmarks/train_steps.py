@@ -53,12 +53,11 @@ if __name__ == "__main__":
             import importlib
             import types
 
-            import torch as real
+            import torch  # noqa: F401 - loaded so that its modules can be renamed
 
             # torchvision cannot be installed beside this PyTorch: our resnet file, which is plain PyTorch code, runs on it.
-            from torch import nn
-
-            sys.modules.update({"mindtorch.torch": real, "mindtorch.torch.nn": nn})
+            names = [n for n in sys.modules if n == "torch" or n.startswith("torch.")]
+            sys.modules.update({f"mindtorch.{n}": sys.modules[n] for n in names})
             holder = types.ModuleType("torchvision_free")
             holder.models = importlib.import_module("mindtorch.torchvision.models")  # type: ignore[attr-defined]
             sys.modules["torchvision_free"] = holder
