@@ -13,6 +13,7 @@ import numpy as np
 
 from mindtorch.core import autocast, modes, observe, overrides
 from mindtorch.core import dtype as D
+from mindtorch.core.codegen import is_part
 from mindtorch.core.promote import result_type
 from mindtorch.core.signature import KW_ALIAS, Param, canonical, is_number
 from mindtorch.core.tape import Packed
@@ -281,7 +282,7 @@ def _record(row: Any, outs: list[Any], values: Sequence[Any], seq: bool) -> None
         if name == "out":
             entries = tuple((t.a, t.k, _out_cell(t), i) if t is not None else None for i, t in enumerate(outs))
             saved.append(entries if seq else entries[0])
-        elif codegen_is_part(name):
+        elif is_part(name):
             i = int(name[3:])
             t = outs[i]
             saved.append((t.a, t.k, _out_cell(t), i) if t is not None else None)
@@ -303,11 +304,6 @@ def _record(row: Any, outs: list[Any], values: Sequence[Any], seq: bool) -> None
         nd.__dict__["trace"] = traceback.format_list(_user_stack())
     for i in live:
         outs[i].n = Out(nd, i) if multi else nd
-
-
-def codegen_is_part(name: str) -> bool:
-    """Whether a derivative names one output of several (``out1``)."""
-    return name.startswith("out") and name[3:].isdigit()
 
 
 def _meta_of(row: Any, name: str, values: Sequence[Any]) -> Any:

@@ -18,7 +18,6 @@ from mindtorch.core import dtype as _dtype
 from mindtorch.core.errors import wrap_dim
 from mindtorch.core.tensor import Tensor
 
-TENSOR_TYPES = {"T", "T?", "TN", "TN?"}
 _PARAM = re.compile(r"^(\*|(?P<type>[A-Za-z]+[*?]?)\s+(?P<name>\w+)\s*(=\s*(?P<default>.+))?)$")
 KW_ALIAS = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other", "self": "input"}
 

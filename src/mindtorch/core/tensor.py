@@ -320,7 +320,6 @@ class Leaf:
 
     hooks: Any = None
     post: Any = None
-    pre: Any = None
     q = 1 << 62
 
     def __init__(self, t: Tensor) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 
 FAMILIES = (
     "arith", "view_ops", "subscript", "create", "convert", "methods",
@@ -16,13 +15,7 @@ FAMILIES = (
 )  # fmt: skip
 
 for _name in FAMILIES:
-    if not os.environ.get("MINDTORCH_DEV"):
-        importlib.import_module(f"mindtorch.ops.{_name}")
-        continue
-    try:
-        importlib.import_module(f"mindtorch.ops.{_name}")
-    except Exception as _e:
-        print("MINDTORCH_DEV: family", _name, "failed:", repr(_e))
+    importlib.import_module(f"mindtorch.ops.{_name}")
 
 from mindtorch.ops import bind  # noqa: E402
 

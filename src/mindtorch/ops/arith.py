@@ -26,7 +26,6 @@ def _scaled(b: np.ndarray, alpha: Any) -> np.ndarray:
     inplace=True,
     out=True,
     direct=(np.add, "alpha == 1"),
-    autocast="promote",
     grad={"input": lambda g: g, "other": lambda g, alpha: g if alpha == 1 else g * _conj(alpha)},
 )
 def add(a: np.ndarray, b: np.ndarray, alpha: Any = 1) -> Any:
@@ -44,7 +43,6 @@ def _conj(v: Any) -> Any:
     inplace=True,
     out=True,
     direct=(np.subtract, "alpha == 1"),
-    autocast="promote",
     grad={"input": lambda g: g, "other": lambda g, alpha: -g if alpha == 1 else g * -_conj(alpha)},
 )
 def sub(a: np.ndarray, b: np.ndarray, alpha: Any = 1) -> Any:
@@ -67,7 +65,6 @@ mul = op(
     promote="same",
     inplace=True,
     out=True,
-    autocast="promote",
     grad={"input": lambda g, other: g * _c(other), "other": lambda g, input: g * _c(input)},
 )(ufunc(np.multiply))
 
@@ -97,7 +94,6 @@ def _no_zero(b: np.ndarray) -> None:
     direct=(np.true_divide, ""),
     node="DivBackward0",
     inplace=True,
-    autocast="promote",
     grad={
         "input": lambda g, other: g / _c(other),
         "other": lambda g, input, other: -g * _c((input / other) / other),

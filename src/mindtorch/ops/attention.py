@@ -80,7 +80,6 @@ def _check(query: Tensor, key: Tensor, value: Tensor, mask: Any, is_causal: bool
     "is_causal=False, "
     "*, float? scale=None, bool enable_gqa=False)",
     ns="F",
-    autocast="lower",
 )
 def scaled_dot_product_attention(
     query: Tensor,

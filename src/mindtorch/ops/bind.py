@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from mindtorch.core.tensor import Parameter, Tensor
 from mindtorch.ops.table import SPACES
@@ -21,8 +20,3 @@ def bind() -> None:
             for name, fn in getattr(mod, "OPERATORS", {}).items():
                 setattr(Tensor, name, fn)
     Parameter.__hash__ = object.__hash__  # type: ignore[method-assign]
-
-
-def lookup(ns: str, name: str) -> Any:
-    """A function of the table by namespace and name."""
-    return SPACES[ns][name]

@@ -286,7 +286,7 @@ def _conv_row(d: int) -> Any:
     conv.__name__ = name
     conv.__doc__ = f"Convolution over {d} dimension{'s' if d > 1 else ''}; padding may be 'same' or 'valid'."
     sig = f"{name}(T input, T weight, T? bias=None, ints stride=1, any padding=0, ints dilation=1, int groups=1)"
-    return composite(sig, ns="torch F", autocast="lower")(conv)
+    return composite(sig, ns="torch F")(conv)
 
 
 conv1d, conv2d, conv3d = _conv_row(1), _conv_row(2), _conv_row(3)
@@ -383,7 +383,7 @@ def _transpose_row(d: int) -> Any:
         f"{name}(T input, T weight, T? bias=None, ints stride=1, any padding=0, ints output_padding=0, int groups=1, "
         "ints dilation=1)"
     )
-    return composite(sig, ns="torch F", autocast="lower")(conv)
+    return composite(sig, ns="torch F")(conv)
 
 
 conv_transpose1d, conv_transpose2d, conv_transpose3d = _transpose_row(1), _transpose_row(2), _transpose_row(3)
@@ -393,7 +393,6 @@ conv_transpose1d, conv_transpose2d, conv_transpose3d = _transpose_row(1), _trans
     "convolution(T input, T weight, T? bias, ints stride, ints padding, ints dilation, bool transposed, "
     "ints output_padding, int groups)",
     ns="torch",
-    autocast="lower",
 )
 def convolution(
     input: Any,

@@ -35,7 +35,6 @@ def ctc_loss_backward(g: np.ndarray, lp: np.ndarray, targets: Any, steps: Any, b
     "ctc_losses(T log_probs, any targets, any steps, int blank, bool zero_infinity)",
     ns="_C",
     half="f32",
-    autocast="fp32",
     node="CtcLossBackward0",
     grad={
         "log_probs": lambda g, log_probs, targets, steps, blank, zero_infinity: ctc_loss_backward(
@@ -119,7 +118,6 @@ def _ctc(
     "ctc_loss(T log_probs, T targets, any input_lengths, any target_lengths, int blank=0, str reduction='mean', "
     "bool zero_infinity=False)",
     ns="F",
-    autocast="fp32",
 )
 def ctc_loss(
     log_probs: Tensor,
@@ -138,7 +136,6 @@ composite(
     "ctc_loss(T log_probs, T targets, any input_lengths, any target_lengths, int blank=0, int reduction=1, "
     "bool zero_infinity=False)",
     ns="torch",
-    autocast="fp32",
 )(
     lambda log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity: _ctc(
         log_probs, targets, input_lengths, target_lengths, blank, NAMES[reduction], zero_infinity

@@ -124,7 +124,6 @@ def _pair_grad(g: Tensor, needs: Sequence[bool], x: Tensor, y: Tensor, spec: str
     "_einsum_pair(T x, T y, str spec)",
     half="f32",
     ns="_C",
-    autocast="lower",
     grad=vjp(("x", "y"), lambda g, needs, x, y, spec: _pair_grad(g, needs, x, y, spec)),
 )
 def _einsum_pair(a: np.ndarray, b: np.ndarray, spec: str) -> np.ndarray:

@@ -67,7 +67,6 @@ def _matmul_grad(g: Tensor, needs: Sequence[bool], input: Tensor, other: Tensor)
 _MM: dict[str, Any] = {
     "half": "f32",
     "out": True,
-    "autocast": "lower",
     "grad": vjp(("input", "other"), lambda g, needs, input, other: _matmul_grad(g, needs, input, other)),
 }
 matmul = op("matmul(T input, T other)", ns="torch Tensor linalg", **_MM)(K.matmul)
@@ -83,7 +82,6 @@ def _exact(name: str, first: str, second: str, na: int, nb: int) -> Any:
         f"{name}(T {first}, T {second})",
         half="f32",
         out=True,
-        autocast="lower",
         grad=vjp((first, second), rule["mm" if name == "bmm" else name]),
     )(K.exact(name, na, nb))
 
@@ -145,7 +143,7 @@ def _addmm_grad(g: Tensor, needs: Any, input: Tensor, a: Tensor, b: Tensor, beta
     return gi, _scaled(ga, alpha), _scaled(gb, alpha)
 
 
-_ADD: dict[str, Any] = {"half": "f32", "inplace": True, "out": True, "autocast": "lower"}
+_ADD: dict[str, Any] = {"half": "f32", "inplace": True, "out": True}
 addmm = op(
     "addmm(T input, T mat1, T mat2, *, N beta=1, N alpha=1)",
     grad=vjp(
@@ -323,7 +321,6 @@ _euclid = op(
 @composite(
     "cdist(T x1, T x2, float p=2.0, any compute_mode='use_mm_for_euclid_dist_if_necessary')",
     ns="torch",
-    autocast="fp32",
 )
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """p-norm distances between the rows of ``x1`` (…, P, M) and ``x2`` (…, R, M)."""

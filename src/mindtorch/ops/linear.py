@@ -132,7 +132,6 @@ def _name(a: np.ndarray) -> str:
     "linear(T input, T weight, T? bias=None)",
     ns="F",
     half="f32",
-    autocast="lower",
     node="AddmmBackward0",
     grad=vjp(("input", "weight", "bias"), _rule),
 )

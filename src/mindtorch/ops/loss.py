@@ -128,7 +128,6 @@ def _weighted(loss: Tensor, weight: Any, reduction: str) -> Tensor:
 @composite(
     "mse_loss(T input, T target, bool? size_average=None, bool? reduce=None, str reduction='mean', T? weight=None)",
     ns="F",
-    autocast="fp32",
 )
 def mse_loss(input: Tensor, target: Tensor, size_average: Any, reduce: Any, reduction: str, weight: Any) -> Tensor:
     """(input - target)^2."""
@@ -144,7 +143,6 @@ def mse_loss(input: Tensor, target: Tensor, size_average: Any, reduce: Any, redu
 @composite(
     "l1_loss(T input, T target, bool? size_average=None, bool? reduce=None, str reduction='mean', T? weight=None)",
     ns="F",
-    autocast="fp32",
 )
 def l1_loss(input: Tensor, target: Tensor, size_average: Any, reduce: Any, reduction: str, weight: Any) -> Tensor:
     """|input - target|."""
@@ -163,7 +161,6 @@ def _huber(d: Tensor, delta: float) -> Tensor:
     "smooth_l1_loss(T input, T target, bool? size_average=None, bool? reduce=None, str reduction='mean', "
     "float beta=1.0)",
     ns="F",
-    autocast="fp32",
 )
 def smooth_l1_loss(
     input: Tensor, target: Tensor, size_average: Any, reduce: Any, reduction: str, beta: float
@@ -185,7 +182,6 @@ def smooth_l1_loss(
 @composite(
     "huber_loss(T input, T target, str reduction='mean', float delta=1.0, T? weight=None)",
     ns="F",
-    autocast="fp32",
 )
 def huber_loss(input: Tensor, target: Tensor, reduction: str, delta: float, weight: Any) -> Tensor:
     """0.5 d^2 below delta, delta * (|d| - 0.5 delta) above."""
@@ -224,7 +220,6 @@ def _bce(a: np.ndarray, t: np.ndarray) -> Any:
     "binary_cross_entropy(T input, T target, T? weight=None, bool? size_average=None, bool? reduce=None, "
     "str reduction='mean')",
     ns="F",
-    autocast="fp32",
 )
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Any, size_average: Any, reduce: Any, reduction: str
@@ -245,7 +240,6 @@ def binary_cross_entropy(
     "binary_cross_entropy_with_logits(T input, T target, T? weight=None, bool? size_average=None, bool? reduce=None, "
     "str reduction='mean', T? pos_weight=None)",
     ns="F",
-    autocast="fp32",
 )
 def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight: Any, size_average: Any, reduce: Any, reduction: str, pos_weight: Any
@@ -265,7 +259,6 @@ def binary_cross_entropy_with_logits(
 composite(
     "binary_cross_entropy_with_logits(T input, T target, T? weight=None, T? pos_weight=None, int reduction=1)",
     ns="torch",
-    autocast="fp32",
 )(
     lambda input, target, weight, pos_weight, reduction: binary_cross_entropy_with_logits(
         input, target, weight, reduction=NAMES[reduction], pos_weight=pos_weight
@@ -278,7 +271,6 @@ composite(
     "kl_div(T input, T target, bool? size_average=None, bool? reduce=None, str reduction='mean', bool "
     "log_target=False)",
     ns="F",
-    autocast="fp32",
 )
 def kl_div(input: Tensor, target: Tensor, size_average: Any, reduce: Any, reduction: str, log_target: bool) -> Tensor:
     """target * (log(target) - input), input being log-probabilities; ``batchmean`` divides the sum by the batch."""
@@ -303,7 +295,7 @@ def kl_div(input: Tensor, target: Tensor, size_average: Any, reduce: Any, reduct
     return reduced(loss, reduction)
 
 
-composite("kl_div(T input, T target, int reduction=1, *, bool log_target=False)", ns="torch", autocast="fp32")(
+composite("kl_div(T input, T target, int reduction=1, *, bool log_target=False)", ns="torch")(
     lambda input, target, reduction, log_target: _quiet_kl(input, target, NAMES[reduction], log_target)
 )
 
@@ -318,7 +310,6 @@ def _quiet_kl(input: Tensor, target: Tensor, reduction: str, log_target: bool) -
     "float eps=1e-8, "
     "bool? reduce=None, str reduction='mean')",
     ns="F",
-    autocast="fp32",
 )
 def poisson_nll_loss(
     input: Tensor,
@@ -342,7 +333,6 @@ def poisson_nll_loss(
 composite(
     "poisson_nll_loss(T input, T target, bool log_input, bool full, float eps, int reduction)",
     ns="torch",
-    autocast="fp32",
 )(
     lambda input, target, log_input, full, eps, reduction: poisson_nll_loss(
         input, target, log_input, full, eps=eps, reduction=NAMES[reduction]

@@ -144,7 +144,6 @@ def cross_entropy_backward(g: np.ndarray, a: np.ndarray, t: np.ndarray, w: Any, 
     "cross_entropy_index(T input, T target, T? weight, int ignore_index, str reduction)",
     ns="_C",
     half="f32",
-    autocast="fp32",
     node="NllLossBackward0",
     grad={
         "input": lambda g, input, target, weight, ignore_index, reduction: cross_entropy_backward(
@@ -182,7 +181,6 @@ def cross_entropy_index(a: np.ndarray, t: np.ndarray, w: Any, ignore: int, reduc
     "cross_entropy(T input, T target, T? weight=None, bool? size_average=None, int ignore_index=-100, "
     "bool? reduce=None, str reduction='mean', float label_smoothing=0.0)",
     ns="F",
-    autocast="fp32",
 )
 def cross_entropy(
     input: Tensor,
@@ -312,7 +310,6 @@ def nll_op(a: np.ndarray, t: np.ndarray, w: Any, ignore: int, reduction: str) ->
     "nll_loss(T input, T target, T? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, "
     "str reduction='mean')",
     ns="F",
-    autocast="fp32",
 )
 def nll_loss(
     input: Tensor, target: Tensor, weight: Any, size_average: Any, ignore_index: int, reduce: Any, reduction: str

@@ -45,7 +45,6 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float, eps: float, keepdim: boo
     "hinge_embedding_loss(T input, T target, float margin=1.0, bool? size_average=None, bool? reduce=None, "
     "str reduction='mean')",
     ns="F",
-    autocast="fp32",
 )
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float, size_average: Any, reduce: Any, reduction: str
@@ -61,7 +60,6 @@ def hinge_embedding_loss(
     "margin_ranking_loss(T input1, T input2, T target, float margin=0, bool? size_average=None, bool? reduce=None, "
     "str reduction='mean')",
     ns="F",
-    autocast="fp32",
 )
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float, size_average: Any, reduce: Any, reduction: str
@@ -84,7 +82,6 @@ def _ranking(input1: Tensor, input2: Tensor, target: Tensor, margin: float, redu
 @composite(
     "soft_margin_loss(T input, T target, bool? size_average=None, bool? reduce=None, str reduction='mean')",
     ns="F",
-    autocast="fp32",
 )
 def soft_margin_loss(input: Tensor, target: Tensor, size_average: Any, reduce: Any, reduction: str) -> Tensor:
     """log(1 + exp(-target * input))."""
@@ -112,7 +109,6 @@ def multilabel_soft_margin_loss(
     "multi_margin_loss(T input, T target, int p=1, float margin=1.0, T? weight=None, bool? size_average=None, "
     "bool? reduce=None, str reduction='mean')",
     ns="F",
-    autocast="fp32",
 )
 def multi_margin_loss(
     input: Tensor, target: Tensor, p: int, margin: float, weight: Any, size_average: Any, reduce: Any, reduction: str
@@ -148,7 +144,6 @@ def multi_margin_loss(
 @composite(
     "multilabel_margin_loss(T input, T target, bool? size_average=None, bool? reduce=None, str reduction='mean')",
     ns="F",
-    autocast="fp32",
 )
 def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: Any, reduce: Any, reduction: str) -> Tensor:
     """Over pairs (target class j, other class i): max(0, 1 - (x[j] - x[i])) / classes; a target list ends at -1."""
@@ -178,7 +173,6 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: Any, red
     "cosine_embedding_loss(T input1, T input2, T target, float margin=0, bool? size_average=None, bool? reduce=None, "
     "str reduction='mean')",
     ns="F",
-    autocast="fp32",
 )
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float, size_average: Any, reduce: Any, reduction: str
@@ -218,7 +212,6 @@ def _cosine_embedding(input1: Tensor, input2: Tensor, target: Tensor, margin: fl
     "bool swap=False, "
     "bool? size_average=None, bool? reduce=None, str reduction='mean')",
     ns="F",
-    autocast="fp32",
 )
 def triplet_margin_loss(
     anchor: Tensor,
@@ -290,23 +283,21 @@ def triplet_margin_with_distance_loss(
 
 
 # ---------------------------------------------------------------------- torch.* forms, reduction as 0, 1, 2
-composite("hinge_embedding_loss(T input, T target, float margin=1.0, int reduction=1)", ns="torch", autocast="fp32")(
+composite("hinge_embedding_loss(T input, T target, float margin=1.0, int reduction=1)", ns="torch")(
     lambda input, target, margin, reduction: hinge_embedding_loss(input, target, margin, reduction=NAMES[reduction])
 )
 composite(
-    "margin_ranking_loss(T input1, T input2, T target, float margin=0.0, int reduction=1)", ns="torch", autocast="fp32"
+    "margin_ranking_loss(T input1, T input2, T target, float margin=0.0, int reduction=1)", ns="torch"
 )(lambda input1, input2, target, margin, reduction: _ranking(input1, input2, target, margin, NAMES[reduction]))
 composite(
     "cosine_embedding_loss(T input1, T input2, T target, float margin=0.0, int reduction=1)",
     ns="torch",
-    autocast="fp32",
 )(lambda input1, input2, target, margin, reduction: _cosine_embedding(input1, input2, target, margin, NAMES[reduction]))
 composite(
     "triplet_margin_loss(T anchor, T positive, T negative, float margin=1.0, float p=2, float eps=1e-6, "
     "bool swap=False, "
     "int reduction=1)",
     ns="torch",
-    autocast="fp32",
 )(
     lambda anchor, positive, negative, margin, p, eps, swap, reduction: _triplet(
         anchor, positive, negative, margin, p, eps, swap, NAMES[reduction]

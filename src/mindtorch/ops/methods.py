@@ -9,7 +9,7 @@ import numpy as np
 
 from mindtorch.core import device as _device
 from mindtorch.core import dtype as D
-from mindtorch.core import hooks, modes, tape, views
+from mindtorch.core import hooks, modes, views
 from mindtorch.core.errors import check, wrap_dim
 from mindtorch.core.promote import result_type
 from mindtorch.core.signature import to_ints
@@ -294,10 +294,6 @@ def new_(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return got if isinstance(got, Tensor) else wrap(got)
 
 
-def _no_setattr_shape(self: Tensor) -> Any:
-    return self.nbytes
-
-
 put(
     "Tensor",
     size=size, dim=lambda self: self.a.ndim, ndimension=lambda self: self.a.ndim, nelement=numel, numel=numel, stride=stride,
@@ -374,4 +370,3 @@ put(
     is_storage=lambda obj: type(obj).__name__ in ("UntypedStorage", "TypedStorage"),
 )  # fmt: skip
 put("Tensor", is_nonzero=is_nonzero)
-_ = tape

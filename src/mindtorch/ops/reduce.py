@@ -143,7 +143,6 @@ _prod = op(
     "prod(T input, dims? dim=None, bool keepdim=False, *, dtype? dtype=None)",
     half="f32",
     ns="_C",
-    autocast="fp32",
     grad={"input": lambda g, input, dim, keepdim, out: _prod_grad(g, input, out, dim, keepdim)},
 )(K.prod)
 

@@ -301,7 +301,6 @@ def _check_grid(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
 @composite(
     "grid_sample(T input, T grid, str mode='bilinear', str padding_mode='zeros', bool? align_corners=None)",
     ns="F",
-    autocast="promote",
 )
 def grid_sample(input: Any, grid: Any, mode: str, padding_mode: str, align_corners: Any) -> Any:
     """Input (N, C, *size) read at grid (N, *out, d) of positions in [-1, 1], x first: (N, C, *out)."""

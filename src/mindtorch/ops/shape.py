@@ -61,7 +61,6 @@ def _cat_grad(g: Tensor, tensors_shape: list[tuple[int, ...]], dim: int) -> list
     half="native",
     ns="torch",
     out=True,
-    autocast="promote",
     grad={"tensors": _cat_grad},
 )
 def cat(tensors: list[np.ndarray], dim: int) -> np.ndarray:
@@ -82,7 +81,6 @@ alias("concatenate", "cat")
     half="native",
     ns="torch",
     out=True,
-    autocast="promote",
     grad={"tensors": lambda g, dim: list(g.unbind(dim))},
 )
 def stack(tensors: list[np.ndarray], dim: int) -> np.ndarray:

@@ -60,7 +60,6 @@ class Row:
         self.inplace = options.pop("inplace", False)
         self.out = options.pop("out", False)
         self.ns = options.pop("ns", "torch Tensor").split()
-        options.pop("autocast", None)  # PyTorch's lists decide, by name
         self.autocast = autocast.policy(self.name)
         self.node = options.pop("node", None)
         self.nondiff = frozenset(options.pop("nondiff", ()))

@@ -305,13 +305,6 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
     return _part(input, (slice(None),) * dim + (slice(start, start + length),))
 
 
-@composite("slice(T input, dim dim=0, any start=None, any end=None, int step=1)", ns="_C")
-def slice_(input: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
-    """Entries ``start:end:step`` of ``dim``."""
-    dim = wrap_dim(dim, input.a.ndim)
-    return _part(input, (slice(None),) * dim + (slice(start, end, step),))
-
-
 def _diag_index(a: np.ndarray, offset: int, dim1: int, dim2: int) -> np.ndarray:
     return np.diagonal(a, offset, dim1, dim2)
 

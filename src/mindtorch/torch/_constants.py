@@ -40,7 +40,7 @@ class TorchVersion(str):
 
     def _pair(self, other: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
         a, b = self._key(self), self._key(other)
-        n = max(len(a), len(b)) if not isinstance(other, (tuple, list)) else max(len(a), len(b))
+        n = max(len(a), len(b))
         return a + (0,) * (n - len(a)), b + (0,) * (n - len(b))
 
     def __lt__(self, o: Any) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from mindtorch.core.tensor import Leaf, Parameter, Tensor, address, root_array
+from mindtorch.core.tensor import Parameter, Tensor, address, root_array
 from mindtorch.formats.pth_storage import STORAGE_OF_DTYPE
 from mindtorch.torch.storage import TypedStorage, UntypedStorage, tensor_over
 
@@ -221,31 +220,3 @@ def reduce_tensor(t: Tensor, protocol: int = 2) -> Any:
     if cls is Tensor and not state:
         return func, args
     return _rebuild_from_type_v2, (func, cls, args, state)
-
-
-_NOT_LEAF = (
-    "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment: "
-    "this one was computed by {0}; copy tensor.detach() instead"
-)
-
-
-def deepcopy_tensor(t: Tensor, memo: dict[Any, Any]) -> Tensor:
-    """``copy.deepcopy`` of a leaf: its memory is copied once, however many tensors of the structure share it."""
-    if id(t) in memo:
-        return memo[id(t)]
-    if not t.is_leaf:
-        raise RuntimeError(_NOT_LEAF.format(t.grad_fn))
-    if t.device.type == "meta":
-        new = t.detach().clone()
-    else:
-        storage = copy.deepcopy(untyped_storage(t), memo)
-        new = tensor_over(storage, t.dtype, *_place(t, untyped_storage(t)))
-    if type(t) is not Tensor:
-        new = Tensor._make_subclass(type(t), new)
-    if t.requires_grad:
-        new.n = Leaf(new)
-        if t.grad is not None:
-            new.grad = copy.deepcopy(t.grad, memo)
-    memo[id(t)] = new
-    new.__dict__.update(copy.deepcopy(_user_state(t), memo))
-    return new

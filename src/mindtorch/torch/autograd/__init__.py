@@ -30,9 +30,6 @@ class Variable(metaclass=_VariableMeta):
     """Old name of Tensor: ``Variable(t)`` returns a tensor."""
 
 
-_LAZY = {"functional": None, "gradcheck": "gradcheck", "gradgradcheck": "gradcheck", "profiler": None}
-
-
 def __getattr__(name: str) -> Any:
     if name == "functional":
         return importlib.import_module(f"{__name__}.functional")
