@@ -10,7 +10,10 @@ import sys
 
 from mindtorch.cli import run, switch
 
-COMMANDS = {"env": ("mindtorch.cli.main", "env", "print the versions of everything involved")}
+COMMANDS = {
+    "env": ("mindtorch.cli.main", "env", "print the versions of everything involved"),
+    "layers": ("mindtorch.cli.layers", "main", "compare two files of debug_layer_info side by side"),
+}
 """Small commands: name -> (module, function taking the rest of the arguments, one line of help)."""
 
 _USAGE = """python -m mindtorch SCRIPT.py [ARGS ...]

@@ -133,6 +133,11 @@ def real_torch() -> ModuleType | None:
     return module if module is not None and not name.startswith("mindtorch.") else None
 
 
+def away_torch() -> ModuleType | None:
+    """The real PyTorch when it is loaded but set aside, because ``import torch`` means mindtorch now."""
+    return _away.get(False, {}).get("torch")
+
+
 def _users_of(module: ModuleType) -> list[str]:
     """Modules outside the family that already hold ``module``."""
     found = []
