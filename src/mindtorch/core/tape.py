@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core import hooks as _hooks
-from mindtorch.core import modes
-from mindtorch.core.tensor import STAMP, Cell, Leaf, Out, Tensor, new, wrap
+from mindtorch.core import modes, observe
+from mindtorch.core.tensor import STAMP, Cell, Leaf, Lost, Out, Tensor, filled_like, new, wrap
 
 
 class Node:
@@ -158,8 +158,9 @@ def _fit(grads: Sequence[Any], shapes: Sequence[Any]) -> Sequence[Any]:
 
 
 def zeros_for(meta: tuple[Any, Any]) -> Tensor:
-    """A zero gradient of the shape and dtype of an output."""
-    return wrap(np.zeros(meta[0], meta[1].np))
+    """A zero gradient of the shape, dtype and device of an output."""
+    z = wrap(np.zeros(meta[0], meta[1].np))
+    return z if meta[1].plain or meta[1].device.type == "cpu" else z.to(meta[1].device)
 
 
 def _run_hooks(table: dict[int, Any], g: Tensor) -> Tensor:
@@ -190,7 +191,7 @@ def _store(leaf: Leaf, g: Tensor, create: bool) -> None:
         elif g.n is None and g.v is None and g.a.base is None and sys.getrefcount(g) <= 3 and _own_layout(g, t):
             leaf.grad = g
         else:
-            leaf.grad = wrap(np.array(g.a, order="C", copy=True))
+            leaf.grad = wrap(g.a.copy("C"))
     elif create:
         leaf.grad = old + g
     else:
@@ -409,11 +410,13 @@ def run_backward(
         needed = _needed(roots, targets)
     walk = _Walk(keep, create, capture, needed, accumulate)
     old = modes.set_grad(create)
+    observe.state.walks += 1
     try:
         for t, g in zip(tensors, grads):
             walk.give(t.n, g)
         walk.run()
     finally:
+        observe.state.walks -= 1
         modes.set_grad(old)
     if inputs is None:
         return []
@@ -431,7 +434,7 @@ def ones_for(t: Tensor) -> Tensor:
     """The implicit gradient of a scalar output. RuntimeError when ``t`` has more than one element."""
     if t.a.size != 1:
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
-    return wrap(np.ones(t.a.shape, t.k.np))
+    return filled_like(t, 1)
 
 
 def make_roots(tensors: Sequence[Tensor], grads: Sequence[Any] | None) -> tuple[list[Tensor], list[Tensor]]:
@@ -443,6 +446,8 @@ def make_roots(tensors: Sequence[Tensor], grads: Sequence[Any] | None) -> tuple[
     for i, (t, g) in enumerate(zip(tensors, given)):
         if t.n is None:
             raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn")
+        if t.n.__class__ is Lost:
+            t.n.refuse()
         if g is None:
             if not t.k.diff or t.k.cat == 3:
                 raise RuntimeError("grad can be implicitly created only for real scalar outputs but got " + str(t.k.dtype))

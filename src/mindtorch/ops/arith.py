@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core.errors import check
+from mindtorch.core.observe import whole
 from mindtorch.engine.host.quiet import EXTOBJ as E
 from mindtorch.engine.host.quiet import ufunc
 from mindtorch.ops.table import alias, composite, op
@@ -159,6 +160,7 @@ def _bool_rsub(x: Any, other: Any) -> Any:
     raise RuntimeError("Subtraction, the `-` operator, with a bool tensor is not supported.")
 
 
+@whole
 def _rdiv(input: Any, other: Any) -> Any:
     """``other / input``."""
     return input.reciprocal() * other

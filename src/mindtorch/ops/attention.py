@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core.errors import check
-from mindtorch.core.tensor import Tensor, wrap
+from mindtorch.core.observe import whole
+from mindtorch.core.tensor import Tensor, constant
 from mindtorch.ops import softmax
 from mindtorch.ops.linear import linear
 from mindtorch.ops.table import SPACES, composite, put
@@ -32,7 +33,7 @@ def causal_block(rows: int, columns: int) -> Tensor:
         if len(_causal) > 32:
             _causal.clear()
         got = _causal[key] = np.triu(np.ones(key, np.bool_), 1)
-    return wrap(got)
+    return constant(got)
 
 
 def _attend(scores: Tensor, may_be_empty: bool) -> Tensor:
@@ -43,7 +44,7 @@ def _attend(scores: Tensor, may_be_empty: bool) -> Tensor:
             -1, keepdims=True
         )
         if empty.any():
-            weights = weights.masked_fill(wrap(empty), 0)
+            weights = weights.masked_fill(constant(empty), 0)
     return weights
 
 
@@ -158,7 +159,7 @@ def canonical_mask(mask: Any, name: str, dtype: Any) -> Any:
     if mask.k.cat != 0 and not mask.dtype.is_floating_point:
         raise AssertionError(f"only bool and floating types of {name} are supported")
     if mask.k.cat == 0:
-        return wrap(np.zeros(mask.shape, dtype.np)).masked_fill(mask, -math.inf)
+        return constant(np.zeros(mask.shape, dtype.np)).masked_fill(mask, -math.inf)
     return mask
 
 
@@ -269,6 +270,7 @@ def _weighted(
     return out.reshape(batch * heads, length, -1), None
 
 
+@whole
 def multi_head_attention_forward(
     query: Tensor,
     key: Tensor,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core.errors import check
+from mindtorch.core.observe import whole
 from mindtorch.core.tensor import Tensor
 from mindtorch.engine.host.linalg import same_dtype
 from mindtorch.ops.table import op, put, vjp
@@ -177,6 +178,7 @@ def _drop(t: Tensor, labels: list[Any], keep: set[Any]) -> tuple[Tensor, list[An
     return t, [c for c in labels if c in keep]
 
 
+@whole
 def einsum(*args: Any) -> Tensor:
     """Sum of products by Einstein's convention: an equation and operands, or operands with lists of subscripts."""
     check(

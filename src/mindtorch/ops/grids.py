@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core.errors import check
+from mindtorch.core.observe import whole
 from mindtorch.core.signature import to_ints
-from mindtorch.core.tensor import Size, Tensor, wrap
+from mindtorch.core.tensor import Size, Tensor, constant
 from mindtorch.ops.shape import cat, flip, stack
 from mindtorch.ops.table import composite, put
 
@@ -41,6 +42,7 @@ def _unpack(tensors: tuple[Any, ...]) -> tuple[Tensor, ...]:
     return tuple(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
 
 
+@whole
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """Views of all tensors expanded to their common shape."""
     tensors = _unpack(tensors)
@@ -58,6 +60,7 @@ def broadcast_to(input: Tensor, size: Any) -> Tensor:
     return input.expand(to_ints(size))
 
 
+@whole
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Coordinate grids of 1-d tensors; ``indexing`` "ij" (the default, with a warning) or "xy"."""
     parts = _unpack(tensors)
@@ -92,6 +95,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     return tuple(grids)
 
 
+@whole
 def cartesian_prod(*tensors: Any) -> Tensor:
     """Rows of all combinations of elements of 1-d tensors, shape (product of sizes, count of tensors)."""
     parts = _unpack(tensors)
@@ -115,7 +119,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         return input.new_empty((0,))
     pick = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = np.array(list(pick(range(input.a.size), r)), np.int64).reshape(-1, r)
-    return input.index_select(0, wrap(rows.reshape(-1))).reshape(-1, r)
+    return input.index_select(0, constant(rows.reshape(-1))).reshape(-1, r)
 
 
 put(

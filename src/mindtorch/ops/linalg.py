@@ -11,9 +11,10 @@ import numpy as np
 
 from mindtorch.core import dtype as D
 from mindtorch.core.errors import check, wrap_dim
+from mindtorch.core.observe import whole
 from mindtorch.core.signature import to_int, to_ints
 from mindtorch.core.tape import sum_to
-from mindtorch.core.tensor import Tensor, wrap
+from mindtorch.core.tensor import Tensor, constant
 from mindtorch.engine.host import linalg as K
 from mindtorch.ops.linalg_norm import vector_norm
 from mindtorch.ops.table import SPACES, alias, composite, op, put, vjp
@@ -69,7 +70,17 @@ _MM: dict[str, Any] = {
     "out": True,
     "grad": vjp(("input", "other"), lambda g, needs, input, other: _matmul_grad(g, needs, input, other)),
 }
-matmul = op("matmul(T input, T other)", ns="torch Tensor linalg", **_MM)(K.matmul)
+_NAMES = {
+    "input.a.ndim == 2 and other.a.ndim == 2": "MmBackward0",
+    "input.a.ndim == 2 and other.a.ndim == 1": "MvBackward0",
+    "input.a.ndim == 1 and other.a.ndim == 1": "DotBackward0",
+    "input.a.ndim == 1 and other.a.ndim == 2": "SqueezeBackward4",
+    "input.a.ndim == 2 and other.n is not None": "CloneBackward0",
+}
+"""PyTorch builds matmul from other operations: the one that is left as ``grad_fn``, by the ranks of the operands."""
+matmul = op(
+    "matmul(T input, T other)", ns="torch Tensor linalg", node="UnsafeViewBackward0", nodes=_NAMES, **_MM
+)(K.matmul)
 
 
 def _exact(name: str, first: str, second: str, na: int, nb: int) -> Any:
@@ -90,6 +101,7 @@ mm = _exact("mm", "input", "mat2", 2, 2)
 bmm = _exact("bmm", "input", "mat2", 3, 3)
 mv = _exact("mv", "input", "vec", 2, 1)
 dot = _exact("dot", "input", "tensor", 1, 1)
+_dot = K.exact("vdot", 1, 1)
 
 
 @composite("__rmatmul__(T input, T other)", ns="Tensor")
@@ -98,10 +110,15 @@ def rmatmul(input: Tensor, other: Tensor) -> Tensor:
     return matmul(other, input)
 
 
-@composite("vdot(T input, T other)", out=True)
-def vdot(input: Tensor, other: Tensor) -> Tensor:
+@op(
+    "vdot(T input, T other)",
+    half="f32",
+    out=True,
+    grad={"input": lambda g, other: g.conj() * other, "other": lambda g, input: g * input},
+)
+def vdot(a: np.ndarray, b: np.ndarray) -> Any:
     """Dot product with ``input`` conjugated."""
-    return dot(_c(input), other)
+    return _dot(a.conj(), b)
 
 
 @composite("inner(T input, T other)", out=True)
@@ -296,6 +313,7 @@ def multi_dot(tensors: Any) -> Tensor:
     return r.squeeze(-1) if last else r
 
 
+@whole
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     """Product of matrices in the cheapest order (the older name of ``linalg.multi_dot``)."""
     r = multi_dot(list(matrices)) if len(matrices) > 1 else matrices[0]
@@ -345,7 +363,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """p-norm distances between all pairs of rows, in the order (0,1), (0,2), ..."""
     check(input.a.ndim == 2, RuntimeError, f"pdist only supports 2D tensors, got: {input.a.ndim}D")
     i, j = np.triu_indices(input.shape[0], 1)
-    i, j = wrap(i.astype(np.int64)), wrap(j.astype(np.int64))
+    i, j = constant(i.astype(np.int64)), constant(j.astype(np.int64))
     return vector_norm(input.index_select(0, i) - input.index_select(0, j), float(p), (-1,))
 
 
@@ -403,6 +421,7 @@ def trace(input: Tensor) -> Tensor:
     return input.diagonal().sum()
 
 
+@whole
 def block_diag(*tensors: Any) -> Tensor:
     """Block-diagonal matrix of the given matrices (vectors count as rows, scalars as 1 by 1)."""
     ts = []
@@ -414,7 +433,7 @@ def block_diag(*tensors: Any) -> Tensor:
         )
         ts.append(t.reshape((1,) * (2 - t.a.ndim) + t.a.shape))
     if not ts:
-        return wrap(np.zeros((1, 0), D.get_default_dtype().np))
+        return constant(np.zeros((1, 0), D.get_default_dtype().np))
     d = ts[0].dtype
     for t in ts:
         d = D.promote_types(d, t.dtype)

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core import dtype as D
-from mindtorch.core import modes, overrides, views
+from mindtorch.core import modes, observe, overrides, views
 from mindtorch.core.dispatch import broadcast_error, cast_into
 from mindtorch.core.signature import is_number
-from mindtorch.core.tensor import Tensor, cell_of, wrap
+from mindtorch.core.tensor import HeldCell, Tensor, cell_of, constant
+from mindtorch.core.writable import check_copy, check_overlap
 from mindtorch.ops.table import op, put
 from mindtorch.ops.view_ops import _part, _pick
 
@@ -222,7 +223,7 @@ def _index(a: np.ndarray, index: Any) -> np.ndarray:
     ns="_C",
     node="IndexPutBackward0",
     grad={
-        "input": lambda g, index, accumulate: g if accumulate else _index_put(g, index, wrap(np.zeros((), g.k.np))),
+        "input": lambda g, index, accumulate: g if accumulate else _index_put(g, index, constant(np.zeros((), g.k.np))),
         "value": lambda g, index, value_shape: views_sum(_index(g, index), value_shape),
     },
 )
@@ -268,12 +269,22 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
             r = overrides.call(setitem, (x, index, value), {})
             if r is not NotImplemented:
                 return
+        if observe.OBSERVERS:
+            observe.run(_SETITEM, _setitem, (x, index, value), {})
+            return
+    _setitem(x, index, value)
+
+
+def _setitem(x: Tensor, index: Any, value: Any) -> None:
     np_index, basic = normalise(x, index)
     if not basic:
         _check_masks(x, np_index)
     v = _value(x, value)
     if (x.n is None and v.n is None) or not modes.state.grad:
-        views.check_writable(x, "index_put_")
+        if not x.a.flags.writeable or x.v is not None:
+            views.check_writable(x, "index_put_", v.n is not None)
+            if basic and (x.a.base is not None or v.a.base is not None):
+                check_copy(x.a[np_index], v)
         _write(x, np_index, v.a)
         return
     if basic:
@@ -292,9 +303,9 @@ def _value(x: Tensor, value: Any) -> Tensor:
         if isinstance(value, complex) and x.k.cat < D.COMPLEX:
             raise RuntimeError(f"value cannot be converted to type {x.k.dtype} without overflow")
         with np.errstate(all="ignore"):
-            return wrap(np.array(value).astype(x.k.np))
+            return constant(np.array(value).astype(x.k.np))
     if isinstance(value, np.ndarray):
-        return wrap(np.asarray(value))
+        return constant(np.asarray(value))
     if isinstance(value, (list, tuple)):
         raise TypeError(f"can't assign a {type(value).__name__} to a torch.{x.k.dtype.name} tensor; use torch.tensor(...)")
     raise TypeError(f"can't assign a {type(value).__name__} to a {x.k.dtype} tensor")
@@ -321,26 +332,35 @@ def copy_(x: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     if not isinstance(src, Tensor):
         if not is_number(src):
             raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}")
-        src = wrap(np.array(src).astype(x.k.np))
+        src = constant(np.array(src).astype(x.k.np))
     if NS["MODE"] or not x.k.plain:
         if overrides.wanted((x, src)):
             r = overrides.call(copy_, (x, src), {})
             if r is not NotImplemented:
                 return r
+        if observe.OBSERVERS:
+            return observe.run(_COPY, _copy, (x, src), {})
+    return _copy(x, src)
+
+
+def _copy(x: Tensor, src: Tensor) -> Tensor:
     if (x.n is None and src.n is None) or not modes.state.grad:
         if x.k.device.type == "meta":
             return x
         a = x.a
-        if not a.flags.writeable:
+        if not a.flags.writeable or x.v.__class__ is HeldCell:
             views.check_writable(x, "copy_")
             a = x.a
+        if a.base is not None or src.a.base is not None:
+            check_overlap(a, (src,), "copy_")
         try:
             cast_into(a, src.a)
         except ValueError:
             raise RuntimeError(broadcast_error([a.shape, src.a.shape]) or _no_fit(x, src)) from None
         cell_of(x).bump()
         return x
-    views.check_writable(x, "copy_")
+    views.check_writable(x, "copy_", src.n is not None)
+    check_overlap(x.a, (src,), "copy_")
     if src.a.shape != x.a.shape:
         src = src.expand(x.a.shape)
     return views.assign(x, _copied(src if src.k.np is x.k.np else src.to(x.k.dtype)), "copy_")
@@ -355,4 +375,5 @@ def _copied(a: np.ndarray) -> np.ndarray:
     return a[...]
 
 
+_SETITEM, _COPY = observe.Whole(setitem), observe.Whole(copy_)
 put("Tensor", __getitem__=getitem, __setitem__=setitem, copy_=copy_)
