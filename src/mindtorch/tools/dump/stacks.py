@@ -116,8 +116,11 @@ def _instructions(code: CodeType) -> dict[int, Any]:
 def _read(code: CodeType, at: int) -> tuple[str, str]:
     table = _instructions(code)
     i = table.get(at)
-    if i is None:
-        return "", ""
+    if i is None:  # in a call of a Python function the position is behind the call, in its inline cache
+        before = [offset for offset in table if offset <= at]
+        if not before:
+            return "", ""
+        i = table[max(before)]
     op = i.opname
     if op == "BINARY_OP":
         text = i.argrepr
