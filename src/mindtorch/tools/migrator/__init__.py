@@ -1,0 +1,31 @@
+"""Functions for moving a network from PyTorch to MindSpore, under the names TroubleShooter gave them.
+
+``from mindtorch.tools import migrator``; nothing here imports PyTorch, MindSpore or mindtorch.torch until it is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_FROM = {
+    "get_weight_map": "weight_map",
+    "convert_weight": "weight_map",
+    "convert_weight_and_load": "weight_map",
+    "save_net_and_weight_params": "weight_map",
+    "compare_ms_ckpt": "weight_compare",
+    "compare_pth_and_ckpt": "weight_compare",
+}
+"""Public function -> the file of this package it lives in."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _FROM:
+        value = getattr(importlib.import_module(f"{__name__}.{_FROM[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_FROM})
