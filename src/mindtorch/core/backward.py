@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core import tape
-from mindtorch.core.tensor import Tensor, wrap
+from mindtorch.core.tensor import Tensor, filled_like, wrap
 
 
 def _listed(x: Any) -> list[Any]:
@@ -69,7 +69,7 @@ def _settle(got: list[Any], wanted: list[Tensor], allow: bool, fill: bool) -> tu
                     "this is the desired behavior."
                 )
             if fill:
-                g = wrap(np.zeros(t.a.shape, t.k.np))
+                g = filled_like(t, 0)
         out.append(g)
     return tuple(out)
 
@@ -85,7 +85,7 @@ def _batched(
         rows.append(_settle(tape.run_backward(r, given, keep or i < n - 1, create, wanted, False), wanted, allow, fill))
     out = []
     for j, t in enumerate(wanted):
-        col = [row[j] if row[j] is not None else wrap(np.zeros(t.a.shape, t.k.np)) for row in rows]
+        col = [row[j] if row[j] is not None else filled_like(t, 0) for row in rows]
         first = col[0].unsqueeze(0)
         out.append(first if n == 1 else type(t)._stack(col) if hasattr(type(t), "_stack") else _stack(col))
     return tuple(out)

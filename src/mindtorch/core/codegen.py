@@ -14,8 +14,6 @@ from mindtorch.core import modes, tape
 from mindtorch.core.tensor import Tensor
 
 NS = modes.NS
-_LOCALS = frozenset("c d e g k n r s t u c_ err".split())
-"""Names the fast path uses for itself: a row with a parameter of such a name always takes the slow path."""
 _CONSTANTS = (str, int, float, bool, type(None), tuple)
 
 
@@ -128,10 +126,14 @@ def _source(row: Any) -> str:
         lines.append(f"    if out is not None: return OUT(R{uid}, {names}, out)")
     if row.kind == "composite":
         return "\n".join(lines + _composite_body(row, names))
-    if any(p.name in _LOCALS for p in row.params):
-        return "\n".join([*lines, f"    return SLOW(R{uid}, {names})"])
-    lines.append(f"    if MODE: return SLOW(R{uid}, {names})")
-    return "\n".join(lines + _op_body(row, names))
+    slow = f"    return SLOW(R{uid}, {names})"
+    lines.append(f"    if MODE: {slow.strip()}")
+    return "\n".join([*lines, *_once(_op_body(row, names)), slow])
+
+
+def _once(body: list[str]) -> list[str]:
+    """``body`` inside a loop that runs once, so that ``break`` leaves for the slow path, from inside ``try`` too."""
+    return ["    while 1:", *(f"    {line}" for line in body)]
 
 
 def _composite_body(row: Any, names: str) -> list[str]:
@@ -170,7 +172,7 @@ def _numeric(row: Any, first: Any) -> frozenset[str]:
 
 def _op_body(row: Any, names: str) -> list[str]:
     uid = row.uid
-    slow = f"return SLOW(R{uid}, {names})"
+    slow = "break"
     tens = [p for p in row.params if p.type in ("T", "TN", "T?", "TN?")]
     lists = [p for p in row.params if p.type == "TL"]
     out = ["    try:"]
@@ -206,11 +208,10 @@ def _op_body(row: Any, names: str) -> list[str]:
         cond = direct[1]
         NS[f"U{uid}"] = direct[0]
         fast = f"U{uid}({tensors}, extobj=EXTOBJ)"
-        out.append(f"        r = {fast} if {cond} else {_call(row, uid, raw)}" if cond else f"        r = {fast}")
+        out.append(f"        _r = {fast} if {cond} else {_call(row, uid, raw)}" if cond else f"        _r = {fast}")
     else:
-        out.append(f"        r = {_call(row, uid, raw)}")
-    out.append("    except Exception as err:")
-    out.append(f"        return SLOW(R{uid}, {names}, err)")
+        out.append(f"        _r = {_call(row, uid, raw)}")
+    out.append("    except Exception: break")
     return out + _finish(row, names, first, tens, lists, nums)
 
 
@@ -227,7 +228,7 @@ def compile_inplace(row: Any) -> Any:
     direct = _direct(row)
     if direct is None or not row.params or row.params[0].type != "T":
         return None
-    pair = _scalar_pair(row)
+    pair, other = _scalar_pair(row), ""
     if not pair and sum(p.type in ("T", "TN", "T?", "TN?", "TL") for p in row.params) != 1:
         return None
     uid = row.uid
@@ -238,60 +239,64 @@ def compile_inplace(row: Any) -> Any:
     go = f"return INPLACE(R{uid}, {names})"
     x = row.params[0].name
     cond = f"MODE or not ({direct[1]})" if direct[1] else "MODE"
-    lines = [f"def _fn({sig}):", f"    if {cond}: {go}", "    try:", f"        k = {x}.k", f"        if not {_gate(row)}: {go}"]
+    head = [f"def _fn({sig}):", f"    if {cond}: {go}"]
+    lines = ["    try:", f"        _k = {x}.k", f"        if not {_gate(row)}: break"]
     if pair:
         y = next(p.name for p in row.params if p.type == "TN")
-        lines += _key_tests(row, row.params[0], [p for p in row.params if p.type in ("T", "TN")], [], frozenset((y,)), go)[2:]
-        lines.append(f"        if ({x}.n is not None or _n_{y} is not None) and (GRAD or grad_on()): {go}")
-        args = f"a, _b_{y}"
+        lines += _key_tests(row, row.params[0], [p for p in row.params if p.type in ("T", "TN")], [], frozenset((y,)), "break")[2:]
+        lines.append(f"        if ({x}.n is not None or _n_{y} is not None) and (GRAD or grad_on()): break")
+        args = f"_a, _b_{y}"
+        # A part of the same memory may be what is read: whether the two overlap is for the slow path to say.
+        b = f"_b_{y}"
+        other = f" or {b}.base is _a or _a.base is {b} or (_a.base is {b}.base and _a.base is not None)"
     else:
-        lines.append(f"        if {x}.n is not None and (GRAD or grad_on()): {go}")
-        args = "a"
+        lines.append(f"        if {x}.n is not None and (GRAD or grad_on()): break")
+        args = "_a"
     lines += [
-        f"        a = {x}.a",
-        f"        U{uid}({args}, a, extobj=EXTOBJ)",
-        f"    except Exception: {go}",
-        f"    v = {x}.v",
-        f"    if v is None: v = {x}.v = Cell(a)",
-        "    v.bump()",
+        f"        _a = {x}.a; _v = {x}.v",
+        f"        if _v is None: _v = {x}.v = Cell(_a)",
+        f"        elif _v.__class__ is not Cell and (GRAD or _v.__class__ is HeldCell){other}: break",
+        f"        U{uid}({args}, _a, extobj=EXTOBJ)",
+        "    except Exception: break",
+        "    _v.bump()",
         f"    return {x}",
     ]
     NS[f"R{uid}"] = row
     NS[f"U{uid}"] = direct[0]
     scope: dict[str, Any] = {}
-    exec(compile("\n".join(lines), f"<mindtorch op {row.name}_>", "exec"), NS, scope)
+    exec(compile("\n".join([*head, *_once(lines), f"    {go}"]), f"<mindtorch op {row.name}_>", "exec"), NS, scope)
     return scope["_fn"]
 
 
 def _gate(row: Any) -> str:
     if row.promote == "float":
-        return "k.fc" if row.half == "f32" else "(k.plain and k.diff)"
-    return "k.pf" if row.half == "f32" else "k.plain"
+        return "_k.fc" if row.half == "f32" else "(_k.plain and _k.diff)"
+    return "_k.pf" if row.half == "f32" else "_k.plain"
 
 
 def _key_tests(row: Any, first: Any, tens: list[Any], lists: list[Any], nums: frozenset[str], slow: str) -> list[str]:
     out = []
-    out.append(f"        k = {first.name}[0].k" if first.type == "TL" else f"        k = {first.name}.k")
+    out.append(f"        _k = {first.name}[0].k" if first.type == "TL" else f"        _k = {first.name}.k")
     out.append(f"        if not {_gate(row)}: {slow}")
     same = row.promote in ("same", "float")
     for p in tens:
         if p is first:
             continue
         match = same and p.name in row.promoted
-        test = f"{p.name}.k is not k" if match else f"not {p.name}.k.plain"
+        test = f"{p.name}.k is not _k" if match else f"not {p.name}.k.plain"
         if not match and row.half == "f32":
             test = f"not {p.name}.k.pf"
         if p.name in nums:
             out += [
-                f"        c = {p.name}.__class__",
-                "        if c is T or c is P:",
+                f"        _c = {p.name}.__class__",
+                "        if _c is T or _c is P:",
                 f"            if {test}: {slow}",
                 f"            _b_{p.name} = {p.name}.a",
                 f"            _n_{p.name} = {p.name}.n",
-                "        elif c is float and k.cat > 1:",
-                f"            _b_{p.name} = k.floats[{p.name}]; _n_{p.name} = None",
-                "        elif c is int and k.cat > 0:",
-                f"            _b_{p.name} = k.ints[{p.name}]; _n_{p.name} = None",
+                "        elif _c is float and _k.cat > 1:",
+                f"            _b_{p.name} = _k.floats[{p.name}]; _n_{p.name} = None",
+                "        elif _c is int and _k.cat > 0:",
+                f"            _b_{p.name} = _k.ints[{p.name}]; _n_{p.name} = None",
                 *([f"        elif {p.name} is None: _b_{p.name} = _n_{p.name} = None"] if p.type == "TN?" else []),
                 f"        else: {slow}",
             ]
@@ -301,60 +306,60 @@ def _key_tests(row: Any, first: Any, tens: list[Any], lists: list[Any], nums: fr
     for p in lists:
         if p is first:
             out.append(f"        if {p.name}.__class__ is not list and {p.name}.__class__ is not tuple: {slow}")
-        test = "t.k is k" if same and p.name in row.promoted or p is first else ("t.k.pf" if row.half == "f32" else "t.k.plain")
-        out.append(f"        _l_{p.name} = [t.a for t in {p.name} if {test}]")
+        test = "_t.k is _k" if same and p.name in row.promoted or p is first else ("_t.k.pf" if row.half == "f32" else "_t.k.plain")
+        out.append(f"        _l_{p.name} = [_t.a for _t in {p.name} if {test}]")
         out.append(f"        if len(_l_{p.name}) != len({p.name}): {slow}")
     return out
 
 
 def _finish(row: Any, names: str, first: Any, tens: list[Any], lists: list[Any], nums: frozenset[str]) -> list[str]:
     uid = row.uid
-    out = ["    if r.__class__ is not nd:"]
+    out = ["    if _r.__class__ is not nd:"]
     fix = "".join(f"list({p.name}), " if p.type == "TL" else f"{p.name}, " for p in row.params)
     out += [
-        f"        if r.__class__ is tuple or r.__class__ is list: return FINISH(R{uid}, r, ({fix}))",
-        "        r = asarray(r)",
-        "    t = new(); t.a = r; d = r.dtype",
-        "    k = t.k = k if d is k.np else PLAIN[d.num]",
+        f"        if _r.__class__ is tuple or _r.__class__ is list: return FINISH(R{uid}, _r, ({fix}))",
+        "        _r = asarray(_r)",
+        "    _t = new(); _t.a = _r; _d = _r.dtype",
+        "    _k = _t.k = _k if _d is _k.np else PLAIN[_d.num]",
     ]
     if row.kind == "view":
         rest = "(" + "".join(f"{p.name}, " for p in row.params[1:]) + ")"
         x = row.params[0].name
         out += [
-            f"    c = {x}.v",
-            f"    if c is None: c = {x}.v = Cell({x}.a)",
-            "    t.v = c",
-            f"    t.b = ({x}, F{uid}, {rest})",
+            f"    _c = {x}.v",
+            f"    if _c is None: _c = {x}.v = Cell({x}.a)",
+            "    _t.v = _c",
+            f"    _t.b = ({x}, F{uid}, {rest})",
+            "    if not GRAD: MADE(_t)",
         ]
     else:
-        out.append("    t.v = None")
+        out.append("    _t.v = FRESH if FRESH is None else FRESH(_r)")
     if not row.grad_index:
-        return [*out, "    t.n = None", "    return t"]
+        return [*out, "    _t.n = None", "    return _t"]
     tests = []
     for j in row.grad_index:
         p = row.params[j]
         if p.type == "TL":
-            tests.append(f"any([t.n is not None for t in {p.name}])")
+            tests.append(f"any([_t.n is not None for _t in {p.name}])")
         elif p.name in nums:
             tests.append(f"_n_{p.name} is not None")
         elif p.type.endswith("?"):
             tests.append(f"({p.name} is not None and {p.name}.n is not None)")
         else:
             tests.append(f"{p.name}.n is not None")
-    out.append(f"    if ({' or '.join(tests)}) and k.diff and (GRAD or grad_on()):")
-    return out + _record(row, nums) + ["    else: t.n = None", "    return t"]
+    out.append(f"    if ({' or '.join(tests)}) and _k.diff and (GRAD or grad_on()):")
+    return out + _record(row, nums) + ["    else: _t.n = None", "    return _t"]
 
 
 def _record(row: Any, nums: frozenset[str]) -> list[str]:
     """Inline recording of a node with one output."""
     uid = row.uid
-    NS[f"N{uid}"] = row.node_class(1)
     edges, shapes, counts, has_list = [], [], [], False
     for j in row.grad_index:
         p = row.params[j]
         if p.type == "TL":
-            edges.append(f"*[u.n for u in {p.name}]")
-            shapes.append(f"*[u.a.shape for u in {p.name}]")
+            edges.append(f"*[_u.n for _u in {p.name}]")
+            shapes.append(f"*[_u.a.shape for _u in {p.name}]")
             counts.append(f"len({p.name})")
             has_list = True
             continue
@@ -377,24 +382,36 @@ def _record(row: Any, nums: frozenset[str]) -> list[str]:
         elif p is not None and p.type == "TL":
             saved.append(f"list({name})")
         else:
-            saved.append("(r, k, c, 0)" if name == "out" else name)
+            saved.append("(_r, _k, _c, 0)" if name == "out" else name)
     if has_list:
         saved.append(f"({', '.join(counts)},)")
-    out = [f"        n = onew(N{uid}); n.e = ({', '.join(edges)},)"]
+    out = [f"        _n = onew({_node_text(row)}); _n.e = ({', '.join(edges)},)"]
     if "out" in row.saved:
-        out.append("        c = t.v")
-        out.append("        if c is None: c = t.v = Cell(r)")
-    out.append(f"        n.s = ({''.join(s + ', ' for s in saved)})")
+        out.append("        _c = _t.v")
+        out.append("        if _c is None: _c = _t.v = Cell(_r)")
+    out.append(f"        _n.s = ({''.join(s + ', ' for s in saved)})")
+    if saved:
+        out.append("        if INFERENCE: SAVABLE(_n.s)")
     if row.promote in ("same", "float") and (len(shapes) > 1 or any(p.type in ("TN", "T") for p in row.params[1:])):
         multi = [s for s in shapes if not s.startswith("*")]
         if nums and len(multi) == 2 and len(shapes) == 2 and not any("None" in s for s in shapes):
-            out.append(f"        if {shapes[0]} != {shapes[1]}: n.m = ({shapes[0]}, {shapes[1]})")
+            out.append(f"        if {shapes[0]} != {shapes[1]}: _n.m = ({shapes[0]}, {shapes[1]})")
         else:
-            out.append(f"        s = ({', '.join(shapes)},)")
-            out.append("        for u in s:")
-            out.append("            if u is not None and u != r.shape: n.m = s")
-    out.append("        n.q = STAMP(); t.n = n")
+            out.append(f"        _s = ({', '.join(shapes)},)")
+            out.append("        for _u in _s:")
+            out.append("            if _u is not None and _u != _r.shape: _n.m = _s")
+    out.append("        _n.q = STAMP(); _t.n = _n")
     return out
+
+
+def _node_text(row: Any) -> str:
+    """Source for the node's class: of the first condition in ``row.nodes`` that holds, else the row's own."""
+    text = f"N{row.uid}"
+    NS[text] = row.node_class(1)
+    for i, cond in reversed(list(enumerate(row.nodes))):
+        NS[f"N{row.uid}_{i}"] = row.node_class(1, label=row.nodes[cond])
+        text = f"N{row.uid}_{i} if {cond} else {text}"
+    return text
 
 
 def is_part(name: str) -> bool:
@@ -407,23 +424,22 @@ def _meta_text(row: Any, name: str, nums: frozenset[str]) -> str:
     param, what = name.rsplit("_", 1)
     p = row.params[row.index[param]]
     if p.type == "TL":
-        return f"[u.{'a.shape' if what == 'shape' else 'k.dtype'} for u in {param}]"
+        return f"[_u.{'a.shape' if what == 'shape' else 'k.dtype'} for _u in {param}]"
     if param in nums and p.type == "TN":
-        return f"_b_{param}.shape" if what == "shape" else "k.dtype"
+        return f"_b_{param}.shape" if what == "shape" else "_k.dtype"
     text = f"{param}.a.shape" if what == "shape" else f"{param}.k.dtype"
     return f"(None if {param} is None else {text})" if p.type.endswith("?") else text
 
 
 # ------------------------------------------------------------------------------------------ node
-def node_class(row: Any, nout: int, seq: bool = False) -> type:
+def node_class(row: Any, nout: int, seq: bool = False, label: str = "") -> type:
     """The node class of a row; ``apply`` unpacks what was saved and calls the derivative of each wanted input."""
     text, scope = _apply_source(row, seq)
     local: dict[str, Any] = {}
     exec(compile(text, f"<mindtorch derivative of {row.name}>", "exec"), scope, local)
-    body = {"__slots__": (), "label": row.label, "apply": local["apply"], "nout": nout, "row": row, "__module__": "mindtorch"}
-    if nout > 1:
-        body["__slots__"] = ()
-    return type(row.label, (tape.Node,), body)
+    label = label or row.label
+    body = {"__slots__": (), "label": label, "apply": local["apply"], "nout": nout, "row": row, "__module__": "mindtorch"}
+    return type(label, (tape.Node,), body)
 
 
 def _unpacked(row: Any) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any
 
@@ -28,6 +29,8 @@ class device:  # noqa: N801 - the public name is torch.device
             if not tail.isdigit():
                 raise RuntimeError(f"Invalid device string: '{type}:{tail}'")
             index = int(tail)
+        if type == "Ascend":
+            type = "npu"
         if type not in _KNOWN:
             raise RuntimeError(
                 f"Expected one of {', '.join(sorted(_KNOWN))} device type at start of device string: {type}"
@@ -82,6 +85,34 @@ def set_default_device(d: Any) -> None:
     _default = cpu if d is None else available(d)
 
 
+_accelerators: dict[str, device] | None = None
+
+
+def accelerators() -> dict[str, device]:
+    """Names under which an accelerator is reached in this process, with the device of index 0.
+
+    ``npu`` where an Ascend driver is present or ``MINDTORCH_NPU_SIM=1`` puts MindSpore's CPU target in its place (read once);
+    ``MINDTORCH_DEVICE_ALIAS`` names more, such as ``cuda``, for scripts that say so.
+    """
+    global _accelerators
+    if _accelerators is None:
+        found: dict[str, device] = {}
+        if os.environ.get("MINDTORCH_NPU_SIM", "") not in ("", "0") or os.path.exists("/dev/davinci_manager"):
+            names = ["npu", *os.environ.get("MINDTORCH_DEVICE_ALIAS", "").replace(",", " ").split()]
+            for name in names:
+                kind = device(name).type
+                if kind in ("cpu", "meta"):
+                    raise ValueError(f"MINDTORCH_DEVICE_ALIAS: {name!r} cannot stand for the accelerator")
+                found[kind] = device(kind, 0)
+        _accelerators = found
+    return _accelerators
+
+
+def simulated() -> bool:
+    """Whether the accelerator is MindSpore's CPU target (``MINDTORCH_NPU_SIM=1``)."""
+    return os.environ.get("MINDTORCH_NPU_SIM", "") not in ("", "0")
+
+
 _NO_CUDA = (
     "Torch not compiled with CUDA enabled: this is mindtorch on MindSpore, no '{0}' device is present. "
     "Guard the call with torch.cuda.is_available(), or use device='cpu'."
@@ -89,7 +120,7 @@ _NO_CUDA = (
 
 
 def available(d: Any) -> device:
-    """``d`` as a device that can hold tensors in this process (cpu or meta).
+    """``d`` as a device that can hold tensors in this process (cpu, meta, or an accelerator that is there).
 
     AssertionError for cuda, as PyTorch's CPU build raises; RuntimeError for every other absent device.
     """
@@ -98,6 +129,11 @@ def available(d: Any) -> device:
         return cpu
     if dev.type == "meta":
         return meta
+    found = accelerators().get(dev.type)
+    if found is not None:
+        if dev.index not in (None, 0):
+            raise RuntimeError(f"device '{dev}': only index 0 is visible to this process; one process drives one accelerator")
+        return found
     if dev.type == "cuda":
         raise AssertionError(_NO_CUDA.format(dev))
     raise RuntimeError(f"device '{dev}' is not present in this process; use device='cpu'")

@@ -11,24 +11,30 @@ from typing import Any
 
 import numpy as np
 
-from mindtorch.core import autocast, modes, observe, overrides
+from mindtorch.core import accelerate, autocast, modes, observe, overrides
 from mindtorch.core import dtype as D
 from mindtorch.core.codegen import is_part
+from mindtorch.core.device import accelerators
 from mindtorch.core.promote import result_type
 from mindtorch.core.signature import KW_ALIAS, Param, canonical, is_number
 from mindtorch.core.tape import Packed
 from mindtorch.core.tensor import (
     STAMP,
     Cell,
+    HeldCell,
     Leaf,
+    Lost,
     Out,
     Parameter,
     Tensor,
     cell_of,
+    check_savable,
     key_of,
+    made_unrecorded,
     new,
     wrap,
 )
+from mindtorch.core.writable import check_overlap, check_writable
 
 NS = modes.NS
 MISSING = Param.none
@@ -36,8 +42,8 @@ _META_BUF = np.zeros(16, np.uint8)
 
 
 # ------------------------------------------------------------------------------------------ entry points
-def slow(row: Any, args: tuple[Any, ...], err: BaseException | None = None) -> Any:
-    """Run ``row`` through every phase. ``err`` is what made the fast path give up, if it failed."""
+def slow(row: Any, args: tuple[Any, ...]) -> Any:
+    """Run ``row`` through every phase."""
     if overrides.wanted(args):
         r = overrides.call(row.fn, *row.as_call(args))
         if r is not NotImplemented:
@@ -81,7 +87,12 @@ def _compute(row: Any, values: list[Any]) -> Any:
         if v is MISSING:
             raise TypeError(f"{row.name}() missing 1 required positional argument: '{p.name}'")
     try:
-        values, raws, half, meta = _prepare(row, values)
+        if row.promote in ("same", "float"):
+            values = _promote(row, values)
+        dev = accelerate.device_in(values) if accelerators() else None
+        if dev is not None:
+            return finish(row, accelerate.compute(row, values, dev), values)
+        raws, half, meta = _prepare(row, values)
         r = row.call_kernel(raws)
     except (RuntimeError, TypeError, NotImplementedError, MemoryError):
         raise
@@ -94,8 +105,15 @@ def _compute(row: Any, values: list[Any]) -> Any:
     return finish(row, r, values, meta)
 
 
-def _prepare(row: Any, values: list[Any]) -> tuple[list[Any], list[Any], Any, bool]:
-    """Promote operands and take the raw arrays. Returns values, raws, the half dtype to round to, and the meta flag."""
+def host_kernel(row: Any, values: list[Any]) -> Any:
+    """The host kernel's result for operands that are promoted; an accelerator's values are brought over first."""
+    raws, half, _ = _prepare(row, values)
+    r = row.call_kernel([accelerate.brought(a) for a in raws])
+    return r if half is None else _round(r, half, row, values)
+
+
+def _prepare(row: Any, values: list[Any]) -> tuple[list[Any], Any, bool]:
+    """Raw arrays of promoted operands, the half dtype to round the result to, and the meta flag."""
     first = None
     meta = False
     for v in values:
@@ -103,8 +121,6 @@ def _prepare(row: Any, values: list[Any]) -> tuple[list[Any], list[Any], Any, bo
             if isinstance(t, Tensor):
                 first = t if first is None else first
                 meta = meta or t.k.device.type == "meta"
-    if row.promote in ("same", "float"):
-        values = _promote(row, values)
     half = None
     raws: list[Any] = []
     up = row.half == "f32"
@@ -126,7 +142,7 @@ def _prepare(row: Any, values: list[Any]) -> tuple[list[Any], list[Any], Any, bo
             raws.append(v)
     if meta:
         raws = [_unmeta(a) for a in raws]
-    return values, raws, half, meta
+    return raws, half, meta
 
 
 def _target(row: Any, values: Sequence[Any]) -> Any:
@@ -217,7 +233,7 @@ def _meta_device() -> Any:
 def _wrap_one(r: Any, meta: bool) -> Any:
     if r is None:
         return None
-    if r.__class__ is not np.ndarray:
+    if r.__class__ is not np.ndarray and not hasattr(r, "store"):
         r = np.asarray(r)
     if meta:
         return as_meta(r.shape, NS["PLAIN"][r.dtype.num].dtype)
@@ -245,6 +261,7 @@ def _link_views(row: Any, outs: Sequence[Tensor], values: Sequence[Any], multi: 
     for i, t in enumerate(outs):
         t.v = cell
         t.b = (x, row.fn, tuple(values[1:]), i) if multi else (x, row.fn, tuple(values[1:]))
+        made_unrecorded(t)
 
 
 def _edges(row: Any, values: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[int, ...] | None]:
@@ -269,10 +286,13 @@ def _record(row: Any, outs: list[Any], values: Sequence[Any], seq: bool) -> None
     edges, counts = _edges(row, values)
     if not any(e is not None for e in edges):
         return
+    for e in edges:
+        if e.__class__ is Lost:
+            e.refuse()
     live = [i for i, t in enumerate(outs) if t is not None and t.k.diff and i not in row.nondiff]
     if not live:
         return
-    cls = row.node_class(len(outs), seq)
+    cls = row.node_class(len(outs), seq, row.label_for(values))
     nd = object.__new__(cls)
     nd.e = edges
     nd.q = 0
@@ -290,6 +310,8 @@ def _record(row: Any, outs: list[Any], values: Sequence[Any], seq: bool) -> None
             saved.append(values[row.index[name]])
         else:
             saved.append(_meta_of(row, name, values))
+    if NS["INFERENCE"]:
+        check_savable(saved)
     pack = getattr(modes.state, "pack", None)
     if pack:
         saved = [_pack(s, pack[-1]) for s in saved]
@@ -399,8 +421,14 @@ def with_out(row: Any, args: tuple[Any, ...], out: Any) -> Any:
     got = row.fn(*pos, **kwargs)
     gots = list(got) if isinstance(got, (tuple, list)) else [got]
     for o, g in zip(outs, gots):
+        if row.promote in ("same", "float") or row.name in _CHECKED:
+            check_overlap(o.a, tensors_in(args), row.name)
         write_out(row.name, o, g)
     return row.structseq(*outs) if row.structseq is not None and len(outs) > 1 else out
+
+
+_CHECKED = frozenset("cat stack gather index_select cumsum cumprod where take clamp".split())
+"""Not elementwise by their kind, and yet PyTorch refuses an ``out=`` that overlaps what they read."""
 
 
 def tensors_in(args: Any) -> list[Tensor]:
@@ -431,6 +459,7 @@ def write_out(name: str, o: Tensor, g: Tensor) -> None:
                 stacklevel=3,
             )
         o.resize_(g.a.shape)
+    check_writable(o, name)
     cast_into(o.a, g.a)
     cell_of(o).bump()
 
@@ -505,6 +534,9 @@ NS.update(
     new=new,
     Cell=Cell,
     Leaf=Leaf,
+    HeldCell=HeldCell,
+    MADE=made_unrecorded,
+    SAVABLE=check_savable,
     STAMP=STAMP,
     inf=float("inf"),
     onew=object.__new__,

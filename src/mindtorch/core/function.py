@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core import modes, tape, views
-from mindtorch.core.tensor import STAMP, Leaf, Out, Tensor, cell_of, new, wrap
+from mindtorch.core.tensor import STAMP, Leaf, Lost, Out, Tensor, cell_of, check_savable, new, wrap
 
 
 class FunctionCtx:
@@ -187,6 +187,9 @@ def _finish(cls: Any, ctx: FunctionCtx, args: tuple[Any, ...], out: Any, record:
     nd = object.__new__(cls._node_class)
     places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
     nd.e = tuple(args[i].n for i in places)
+    for e in nd.e:
+        if e.__class__ is Lost:
+            e.refuse()
     nd.q = STAMP()
     d = nd.__dict__
     d.update(ctx=ctx, cls=cls, places=places, count=len(args), nout=len(outs))
@@ -199,7 +202,7 @@ def _finish(cls: Any, ctx: FunctionCtx, args: tuple[Any, ...], out: Any, record:
             result.append(t)
             metas.append(None)
             continue
-        metas.append((t.a.shape, t.k.dtype))
+        metas.append((t.a.shape, t.k))
         result.append(_own(t, args, ctx, nd, i, len(outs)))
     d["metas"] = metas
     _keep(ctx, outs, result, nd)
@@ -231,6 +234,7 @@ def _keep(ctx: FunctionCtx, outs: list[Any], result: list[Any], nd: Any) -> None
     """Own outputs are saved without a cycle; inputs as they are; hooks on saved tensors apply."""
     pack = getattr(modes.state, "pack", None)
     saved: list[Any] = []
+    check_savable(ctx._saved)
     for t in ctx._saved:
         at = next((i for i, o in enumerate(outs) if o is t and result[i] is t and isinstance(t, Tensor)), None)
         if t is None:
@@ -274,7 +278,11 @@ def once_differentiable(fn: Any) -> Any:
 
 class _Once(tape.Node):
     __slots__ = ()
-    label = "OnceDifferentiable"
+    label = "Error"
+
+    def name(self) -> str:
+        """PyTorch gives this node its C++ name."""
+        return "torch::autograd::Error"
 
     def apply(self, g: Any) -> Any:
         """Second derivatives were ruled out by the decorator."""

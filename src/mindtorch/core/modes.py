@@ -15,8 +15,10 @@ from typing import Any
 NS: dict[str, Any] = {"GRAD": True, "MODE": 0, "__name__": "mindtorch.ops.generated"}
 """Globals of every generated function."""
 
-_lock = threading.Lock()
+LOCK = threading.Lock()
 _off = 0
+on_inference: list[Any] = []
+"""Called with 1 or -1 when a thread enters or leaves inference mode (filled by ``core.tensor``)."""
 
 
 class _State(threading.local):
@@ -36,12 +38,13 @@ NS["grad_on"] = grad_on
 
 
 def set_grad(value: bool) -> bool:
-    """Switch recording for this thread; returns the former state."""
+    """Switch recording for this thread; returns the former state. Inference mode leaves nothing to switch on."""
     global _off
     old = state.grad
+    value = value and not state.inference
     if old is not value:
         state.grad = value
-        with _lock:
+        with LOCK:
             _off += -1 if value else 1
             NS["GRAD"] = _off == 0
     return old
@@ -49,13 +52,13 @@ def set_grad(value: bool) -> bool:
 
 def enter_mode() -> None:
     """Send every call through the slow path until :func:`leave_mode`."""
-    with _lock:
+    with LOCK:
         NS["MODE"] += 1
 
 
 def leave_mode() -> None:
     """Undo one :func:`enter_mode`."""
-    with _lock:
+    with LOCK:
         NS["MODE"] -= 1
 
 
@@ -170,12 +173,19 @@ class inference_mode(_GradContext):  # noqa: N801 - public name
         self.mode = True if callable(mode) else bool(mode)
 
     def __enter__(self) -> None:
-        self.prev = (set_grad(not self.mode), state.inference)
-        state.inference = self.mode
+        self.prev = (state.grad, state.inference)
+        self._set(self.mode, not self.mode)
 
     def __exit__(self, *exc: Any) -> None:
-        set_grad(self.prev[0])
-        state.inference = self.prev[1]
+        self._set(self.prev[1], self.prev[0])
+
+    @staticmethod
+    def _set(inference: bool, grad: bool) -> None:
+        if inference is not state.inference:
+            state.inference = inference
+            for note in on_inference:
+                note(1 if inference else -1)
+        set_grad(grad)
 
     def clone(self) -> Any:
         """A fresh instance for one use."""

@@ -21,6 +21,7 @@ import numpy as np
 
 from mindtorch.core import device as _device
 from mindtorch.core import dtype as _dtype
+from mindtorch.core import modes
 
 STAMP = itertools.count(1).__next__
 """One counter orders graph nodes and in-place operations: a saved tensor is stale when its cell is newer than the node."""
@@ -70,9 +71,11 @@ class Key:
         return f"Key({self.dtype}, {self.device}, plain={self.plain})"
 
 
+_NS = modes.NS
 PLAIN: dict[int, Key] = {}
 """CPU keys by NumPy type number: the one look-up a result of a new dtype needs."""
 _META: dict[int, Key] = {}
+_ELSEWHERE: dict[_device.device, dict[int, Key]] = {}
 for _d in _dtype.ALL:
     _k = PLAIN[_d.np.num] = Key(_d, _device.cpu, True)
     _k.sub = Key(_d, _device.cpu, False)
@@ -82,7 +85,14 @@ for _d in _dtype.ALL:
 
 def key_of(d: _dtype.dtype, dev: _device.device = _device.cpu) -> Key:
     """The key of plain tensors of dtype ``d`` on ``dev``."""
-    return (PLAIN if dev is _device.cpu or dev.type == "cpu" else _META)[d.np.num]
+    if dev is _device.cpu or dev.type == "cpu":
+        return PLAIN[d.np.num]
+    if dev.type == "meta":
+        return _META[d.np.num]
+    table = _ELSEWHERE.get(dev)
+    if table is None:
+        table = _ELSEWHERE[dev] = {e.np.num: Key(e, dev, False) for e in _dtype.ALL}
+    return table[d.np.num]
 
 
 class Cell:
@@ -102,6 +112,78 @@ class Cell:
         old = self.stamp
         self.stamp = s = STAMP()
         self.stamps = (old, s)
+
+
+class HeldCell(Cell):
+    """Cell of memory made in inference mode: nobody counts its writes, and outside of that mode there may be none."""
+
+    __slots__ = ()
+
+    def bump(self) -> None:
+        """Refuse a write from outside inference mode."""
+        check_inference_write()
+
+
+class MarkedCell(Cell):
+    """Cell of memory some view of which was made unrecorded: fast in-place paths leave it to the slow one, which looks."""
+
+    __slots__ = ()
+
+
+INFERENCE_WRITE = (
+    "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal tensor "
+    "before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details."
+)
+
+
+def check_inference_write() -> None:
+    """RuntimeError unless the calling thread is in inference mode."""
+    if not modes.state.inference:
+        raise RuntimeError(INFERENCE_WRITE)
+
+
+def fresh_cell(a: np.ndarray) -> Cell | None:
+    """Version cell of a tensor made now: one of its own at once in inference mode, else on first need."""
+    return HeldCell(a) if modes.state.inference else None
+
+
+modes.NS["FRESH"] = None
+modes.NS["INFERENCE"] = False
+
+
+def inference_count(change: int) -> None:
+    """Note a thread that enters or leaves inference mode: only then are new tensors asked where they were made."""
+    global _inferring
+    with modes.LOCK:
+        _inferring += change
+        modes.NS["FRESH"] = fresh_cell if _inferring else None
+        modes.NS["INFERENCE"] = True
+
+
+def made_unrecorded(t: Tensor) -> None:
+    """Note that a view of a tensor with history was made where nothing is recorded: to write to it elsewhere is ambiguous."""
+    if not modes.state.grad and base_of(t).n is not None:
+        t.__dict__["_made"] = "inference mode" if modes.state.inference else "no_grad mode"
+        if t.v.__class__ is Cell:
+            t.v.__class__ = MarkedCell  # type: ignore[union-attr]
+
+
+def check_savable(saved: Any) -> None:
+    """RuntimeError when a tensor made in inference mode is among what a node saves."""
+    for x in saved:
+        if x.__class__ is list:
+            check_savable(x)
+        elif isinstance(x, Tensor) and x.v.__class__ is HeldCell:
+            raise RuntimeError(_NOT_SAVED)
+
+
+_NOT_SAVED = (
+    "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in computation "
+    "tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it in autograd, or use "
+    "`torch.no_grad()` instead of `torch.inference_mode()`."
+)
+_inferring = 0
+modes.on_inference.append(inference_count)
 
 
 class Size(tuple):
@@ -221,6 +303,8 @@ class Tensor(metaclass=TensorMeta):
         n = self.n
         if n is None or n.__class__ is Leaf:
             return None
+        if n.__class__ is Lost:
+            n.refuse()
         return n.node if n.__class__ is Out else n
 
     @property
@@ -252,6 +336,8 @@ class Tensor(metaclass=TensorMeta):
 
     @property
     def _version(self) -> int:
+        if self.v.__class__ is HeldCell:
+            raise RuntimeError("Inference tensors do not track version counter.")
         return 0 if self.v is None else self.v.ver
 
     @property
@@ -266,7 +352,7 @@ class Tensor(metaclass=TensorMeta):
     def data(self) -> Tensor:
         """The same memory without history; writes through it are not counted by the version check."""
         t = wrap_like(self, self.a)
-        t.v = Cell(self.v.root if self.v is not None else self.a)
+        t.v = Cell(self.a) if self.v is None else (HeldCell if self.v.__class__ is HeldCell else Cell)(self.v.root)
         return t
 
     @data.setter
@@ -300,7 +386,7 @@ class Tensor(metaclass=TensorMeta):
         """The same data and history seen as ``cls``, a subclass of Tensor."""
         t = object.__new__(cls)
         t.a, t.v, t.n = self.a, self.v, self.n
-        t.k = self.k.sub if cls is not Tensor and not issubclass(cls, Parameter) else PLAIN[self.k.np.num]
+        t.k = self.k.sub if cls is not Tensor and not issubclass(cls, Parameter) else key_of(self.k.dtype, self.k.device)
         return t
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -368,6 +454,19 @@ class Out:
         self.i = i
 
 
+class Lost:
+    """Edge of a view whose base was written to and which PyTorch then lets nobody use: see ``core.views``."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def refuse(self) -> None:
+        """Say why the view has no history."""
+        raise RuntimeError(self.text)
+
+
 class Parameter(Tensor):
     """A tensor that a Module registers by itself when assigned as attribute. Shares the plain key: fast paths take it."""
 
@@ -407,12 +506,34 @@ _ONLY_FLOAT = "Only Tensors of floating point and complex dtype can require grad
 
 
 # ------------------------------------------------------------------------------------------ making tensors
+def array_key(a: Any) -> Key:
+    """Key of memory that may be an accelerator's (``engine.mindspore.array``) or a subclass of the host's."""
+    store = getattr(a, "store", None)
+    k = PLAIN[a.dtype.num]
+    return k if store is None else key_of(k.dtype, store.device)
+
+
+def constant(a: np.ndarray) -> Tensor:
+    """A tensor an operation makes for itself: it may meet an accelerator's tensors, which a user's CPU tensor may not."""
+    t = wrap(a)
+    if _device.accelerators():
+        t.__dict__["loose"] = True
+    return t
+
+
+def filled_like(x: Tensor, value: float) -> Tensor:
+    """``value`` in the shape and dtype and on the device of ``x``, without history."""
+    a = np.zeros(x.a.shape, x.k.np) if value == 0 else np.full(x.a.shape, value, x.k.np)
+    return wrap(a) if x.a.__class__ is np.ndarray else wrap(x.a.beside(a))
+
+
 def wrap(a: np.ndarray) -> Tensor:
     """A fresh tensor over ``a`` (no copy): no history, its own version count."""
     t = new()
     t.a = a
-    t.k = PLAIN[a.dtype.num]
-    t.v = None
+    t.k = PLAIN[a.dtype.num] if a.__class__ is np.ndarray else array_key(a)
+    fresh = _NS["FRESH"]
+    t.v = fresh if fresh is None else fresh(a)
     t.n = None
     return t
 

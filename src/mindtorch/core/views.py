@@ -11,13 +11,12 @@ import gc
 import sys
 from typing import Any
 
-import numpy as np
-
 from mindtorch.core import dtype as D
 from mindtorch.core import modes, overrides
 from mindtorch.core.dispatch import broadcast_error, cast_into, tensors_in
 from mindtorch.core.tape import Node, new_node
-from mindtorch.core.tensor import Cell, Leaf, Out, Tensor, base_of, cell_of, new
+from mindtorch.core.tensor import HeldCell, Leaf, Tensor, base_of, cell_of, new
+from mindtorch.core.writable import UNCHECKED, check_overlap, check_writable, lost_edge
 
 
 class CopySlices(Node):
@@ -73,49 +72,6 @@ def replay(x: Tensor, chain: list[tuple[Any, ...]]) -> Tensor:
     return x
 
 
-_LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
-_VIEW = "a view of a leaf Variable that requires grad is being used in an in-place operation."
-_MULTI = (
-    "Output {i} of {name} is a view and is being modified inplace. This view is the output of a function that returns "
-    "multiple views. Such functions do not allow the output views to be modified inplace. You should replace the inplace "
-    "operation by an out-of-place one."
-)
-
-
-def check_writable(x: Tensor, name: str) -> None:
-    """Refuse writes that PyTorch refuses: leaves that need gradients, and views in which elements share memory."""
-    if modes.state.grad and x.n is not None:
-        if x.n.__class__ is Leaf:
-            raise RuntimeError(f"{_LEAF} ({name}: write inside torch.no_grad(), or use {name.rstrip('_')} and its result)")
-        base = base_of(x)
-        if base is not x:
-            if base.n.__class__ is Leaf:
-                raise RuntimeError(_VIEW)
-            if len(x.b) == 4 and x.n.__class__ is Out:
-                raise RuntimeError(_MULTI.format(i=x.n.i, name=x.n.node.name()))
-    elif modes.state.grad:
-        base = base_of(x)
-        if base is not x and base.n.__class__ is Leaf and x.n is not None:
-            raise RuntimeError(_VIEW)
-    a = x.a
-    if 0 in a.strides and a.size > 1:
-        for n, s in zip(a.shape, a.strides):
-            if s == 0 and n > 1:
-                raise RuntimeError(
-                    "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                    f"location. Please clone() the tensor before performing the operation ({name})."
-                )
-    if not a.flags.writeable:
-        x.a = _writeable(x)
-
-
-def _writeable(x: Tensor) -> np.ndarray:
-    """Memory the user gave read-only is written to through a private copy, as NumPy would refuse."""
-    a = x.a.copy()
-    x.v = Cell(a)
-    return a
-
-
 def shadow_of(x: Tensor, copy: bool) -> Tensor:
     """``x`` as it is before the write: same history; its memory copied when a rule may need the old values."""
     t = new()
@@ -135,8 +91,11 @@ def inplace(row: Any, args: tuple[Any, ...]) -> Any:
         r = overrides.call(row.inplace_fn, pos, kwargs)
         if r is not NotImplemented:
             return r
-    check_writable(x, name)
-    copy = modes.state.grad and any(t.n is not None for t in tensors_in(args))
+    tensors = tensors_in(args)
+    copy = modes.state.grad and any(t.n is not None for t in tensors)
+    check_writable(x, name, copy)
+    if name not in UNCHECKED:
+        check_overlap(x.a, tensors[1:], name)
     pos, kwargs = row.as_call((shadow_of(x, copy), *args[1:]))
     r = row.fn(*pos, **kwargs)
     return assign(x, r, name)
@@ -202,6 +161,10 @@ def _again(x: Tensor) -> None:
     parent = b[0]
     if hasattr(parent, "b"):
         _again(parent)
+    lost = lost_edge(x)
+    if lost is not None:  # the slow path, which refuses it, is where every use has to go
+        x.n, x.k = lost, x.k.sub if x.k.plain else x.k
+        return
     with modes.enable_grad():
         fresh = replay(parent, [b[1:]])
     x.n = fresh.n
@@ -213,7 +176,11 @@ def requires_grad_(x: Tensor, value: bool = True) -> Tensor:
         if x.n is None:
             if not x.k.diff:
                 raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+            if x.v.__class__ is HeldCell and not modes.state.inference:
+                raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
             x.n = Leaf(x)
+            for v in _views(x):
+                _again(v)
         return x
     if x.n is None:
         return x

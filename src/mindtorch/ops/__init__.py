@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 
 FAMILIES = (
-    "arith", "view_ops", "subscript", "create", "convert", "methods",
+    "arith", "view_ops", "subscript", "create", "convert", "copies", "methods",
     "pointwise_unary", "pointwise_binary", "compare", "index", "shape", "window",
-    "reduce", "scan", "sort", "linalg", "linalg_norm", "linalg_decomp", "linalg_solve", "matrix_functions", "grids", "einsum",
+    "reduce", "scan", "sort", "differences", "linalg", "linalg_norm", "linalg_decomp", "linalg_solve", "matrix_functions", "grids", "einsum",
     "fft", "special",
     "activation", "softmax", "norm", "norm_group", "loss", "loss_class", "loss_margin", "ctc", "embedding", "linear", "attention", "rnn",
     "random", "random_fill", "random_sample", "dropout",

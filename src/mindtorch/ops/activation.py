@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mindtorch.core import modes
 from mindtorch.core.errors import check, wrap_dim
 from mindtorch.core.tensor import Tensor
 from mindtorch.engine.host import activation as K
@@ -294,11 +295,21 @@ def silu_backward(g: np.ndarray, a: np.ndarray) -> Any:
     grad={"input": lambda g, input: silu_backward(g, input)},
 )
 def _silu(a: np.ndarray) -> Any:
+    if a.dtype.kind == "c":
+        return K.complex_silu(a)
     floating("silu_cpu", a)
     return K.silu(a)
 
 
-_functional("silu(T input, bool inplace=False)", _silu)
+@composite("silu(T input, bool inplace=False)", ns="F")
+def silu(input: Tensor, inplace: bool) -> Tensor:
+    """input * sigmoid(input). Complex input is accepted, but not differentiated (as in PyTorch)."""
+    check(
+        not (input.k.cat == 3 and input.requires_grad and modes.state.grad),
+        RuntimeError,
+        "silu does not support automatic differentiation for outputs with complex dtype. Write input * input.sigmoid().",
+    )
+    return _silu.row.inplace_fn(input) if inplace else _silu(input)
 
 
 def _mish_second(input: Tensor) -> Tensor:

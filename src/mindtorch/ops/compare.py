@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core.errors import check
-from mindtorch.core.tensor import Parameter, Tensor, wrap
+from mindtorch.core.tensor import Parameter, Tensor, constant
 from mindtorch.engine.host import pointwise as K
 from mindtorch.engine.host.quiet import ufunc
 from mindtorch.ops.table import alias, composite, op
@@ -87,7 +87,7 @@ def _zero_dim(number: Any, like: Any) -> Any:
     if number.__class__ is float and isinstance(like, Tensor) and like.k.ff:
         got = like.k.floats.get(number)
         if got is not None:
-            return wrap(got)
+            return constant(got)
     return number
 
 

@@ -413,3 +413,22 @@ def convolution(
     if transposed:
         return _conv_transpose(d, input, weight, bias, stride, padding, output_padding, groups, dilation, "convolution")
     return _conv(d, input, weight, bias, stride, padding, dilation, groups, "convolution")
+
+
+@composite("conv_tbc(T input, T weight, T bias, int pad=0)", ns="torch F")
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int) -> Tensor:
+    """1-d convolution of (time, batch, channels) with a weight (width, channels in, channels out), zeros padded in time."""
+    check(input.a.ndim == 3, RuntimeError, "Input must have 3 dims: time, batch, in_channel")
+    check(weight.a.ndim == 3, RuntimeError, "Weight tensor must have 3 dims: kernel_width, in_channels, out_channels.")
+    check(bias.a.ndim == 1, RuntimeError, "Bias must be 1-D")
+    check(
+        input.a.shape[2] == weight.a.shape[1],
+        RuntimeError,
+        "Input dim 2 (input channels) is not == dim 1 in the weight tensor",
+    )
+    check(
+        weight.a.shape[2] == bias.a.shape[0],
+        RuntimeError,
+        "Bias size must equal dim 2 in the weight tensor (output channels).",
+    )
+    return conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad).permute(2, 0, 1)

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from mindtorch.core import accelerate
 from mindtorch.core import device as _device
 from mindtorch.core import dtype as D
-from mindtorch.core.dispatch import as_meta
+from mindtorch.core.dispatch import as_meta, slow
 from mindtorch.core.legacy import TYPES
 from mindtorch.core.tape import type_name
 from mindtorch.core.tensor import Tensor
@@ -124,7 +125,16 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 def _move(x: Tensor, dev: Any, dtype: Any) -> Tensor:
     if dev.type == "meta":
         return as_meta(x.a.shape, dtype or x.k.dtype)
+    if x.k.device.type != "meta":
+        moved = slow(_to_device.row, (x, dev, x.k.device))
+        return moved if dtype is None or dtype is moved.k.dtype else _cast(moved, dtype)
     raise NotImplementedError("Cannot copy out of meta tensor; no data! Use torch.empty_like(x, device='cpu') and fill it.")
+
+
+@op("_to_device(T input, any device, any origin)", ns="_C", half="native", node="ToCopyBackward0",
+    grad={"input": lambda g, origin: g.to(origin)})  # fmt: skip
+def _to_device(a: np.ndarray, device: Any, origin: Any) -> np.ndarray:
+    return accelerate.moved(a, device)
 
 
 def _caster(d: D.dtype) -> Any:
@@ -152,7 +162,7 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 
 
 def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
-    """Move to a CUDA device; AssertionError here, as PyTorch's CPU build raises."""
+    """Move to the CUDA device that an accelerator stands for; AssertionError without one, as in PyTorch's CPU build."""
     return to(self, _device.device("cuda" if device is None else device))
 
 
@@ -186,6 +196,10 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
         raise TypeError("Got unsupported ScalarType BFloat16; convert with .float() first")
     if self.k.device.type == "meta":
         raise TypeError("can't convert meta device type tensor to numpy: it has no data")
+    if self.a.__class__ is not np.ndarray and self.k.device.type != "cpu":
+        raise TypeError(
+            f"can't convert {self.k.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+        )
     return self.a
 
 
@@ -259,7 +273,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     if modes.state.grad and (self.n is not None or (isinstance(value, Tensor) and value.n is not None)):
         return views.inplace(fill.row, (self, value))
     v = value.a if isinstance(value, Tensor) else value
-    if not self.a.flags.writeable:
+    if not self.a.flags.writeable or self.v is not None:
         views.check_writable(self, "fill_")
     if isinstance(value, Tensor) and value.a.ndim:
         raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.a.ndim} dimensions.")

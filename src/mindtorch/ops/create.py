@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mindtorch.core import accelerate
 from mindtorch.core import device as _device
 from mindtorch.core import dtype as D
 from mindtorch.core import views
@@ -38,7 +39,7 @@ def _made(a: np.ndarray, device: Any, requires_grad: bool = False, out: Any = No
         write_out(name, out, wrap(a))
         return out
     dev = _device_of(device)
-    t = as_meta(a.shape, D.from_np(a.dtype)) if dev.type == "meta" else wrap(a)
+    t = as_meta(a.shape, D.from_np(a.dtype)) if dev.type == "meta" else wrap(a if dev.type == "cpu" else accelerate.put(a, dev))
     if requires_grad:
         views.requires_grad_(t)
     return t

@@ -10,7 +10,7 @@ import numpy as np
 
 from mindtorch.core.errors import check
 from mindtorch.core.generator import default_generator, stream_for
-from mindtorch.core.tensor import Tensor, wrap
+from mindtorch.core.tensor import Tensor, constant
 from mindtorch.engine.host import mt19937
 from mindtorch.engine.host import random as K
 from mindtorch.engine.host.quiet import quiet
@@ -37,7 +37,7 @@ def _mask(x: Tensor, p: float, shape: tuple[int, ...] | None = None, scaled: boo
             noise = (
                 (noise.astype(np.float32) * np.float32(yes)).astype(a.dtype) if a.dtype.kind != "c" else noise / keep
             )
-    return wrap(noise)
+    return constant(noise)
 
 
 def _floating(x: Tensor, name: str) -> None:
@@ -51,7 +51,7 @@ def _dropout(x: Tensor, p: float, train: bool, inplace: bool) -> Tensor:
     if p == 0 or not train or x.a.size == 0:
         return x
     _floating(x, "dropout")
-    noise = wrap(np.zeros((), x.k.np)) if p == 1 else _mask(x, p)
+    noise = constant(np.zeros((), x.k.np)) if p == 1 else _mask(x, p)
     return x.mul_(noise) if inplace else x * noise
 
 
@@ -107,7 +107,7 @@ def _feature(x: Tensor, p: float, train: bool, inplace: bool) -> Tensor:
         return x
     check(x.a.ndim >= 2, RuntimeError, "Feature dropout requires at least 2 dimensions in the input")
     if p == 1:
-        noise = wrap(np.zeros((), x.k.np))
+        noise = constant(np.zeros((), x.k.np))
     else:
         noise = _mask(x, p, (*x.a.shape[:2], *(1,) * (x.a.ndim - 2)))
     return x.mul_(noise) if inplace else x * noise
@@ -201,7 +201,7 @@ def _alpha(x: Tensor, p: float, train: bool, inplace: bool, feature: bool) -> Te
     if p == 0 or not train or x.a.size == 0:
         return x
     if p == 1:
-        zero = wrap(np.zeros((), x.k.np))
+        zero = constant(np.zeros((), x.k.np))
         return x.mul_(zero) if inplace else x * zero
     if feature:
         check(x.a.ndim >= 2, RuntimeError, "Feature dropout requires at least 2 dimensions in the input")

@@ -8,7 +8,7 @@ import numpy as np
 
 from mindtorch import log
 from mindtorch.core.errors import check
-from mindtorch.core.tensor import Tensor, cell_of, wrap
+from mindtorch.core.tensor import Tensor, cell_of, constant
 from mindtorch.engine.host import embedding as K
 from mindtorch.ops.table import composite, op
 
@@ -34,7 +34,7 @@ def _dense_grad(g: Tensor, indices: Tensor, padding_idx: int, by_frequency: bool
     rows = _embedding(g, indices, padding_idx, False)
     if by_frequency:
         counts = np.bincount(indices.a.ravel(), minlength=g.shape[0])
-        rows = rows / wrap(counts[indices.a].astype(g.a.dtype)).unsqueeze(-1)
+        rows = rows / constant(counts[indices.a].astype(g.a.dtype)).unsqueeze(-1)
     return rows if padding_idx < 0 else rows.masked_fill((indices == padding_idx).unsqueeze(-1), 0)
 
 
@@ -167,8 +167,8 @@ def _bag_max(rows: Tensor, bag: np.ndarray, bags: int) -> tuple[Tensor, np.ndarr
     best = K.segment_argmax(rows.detach().a, bag, bags)
     if not rows.shape[0]:
         return rows.new_zeros((bags, rows.shape[1])), best
-    got = rows.gather(0, wrap(np.maximum(best, 0)))
-    return got.masked_fill(wrap(best < 0), 0), best
+    got = rows.gather(0, constant(np.maximum(best, 0)))
+    return got.masked_fill(constant(best < 0), 0), best
 
 
 def _embedding_bag(
@@ -185,9 +185,9 @@ def _embedding_bag(
     skip = _padding(padding_idx, weight.shape[0])
     if skip >= 0:
         keep = np.flatnonzero(flat.a != skip)
-        flat, bag = wrap(flat.a[keep]), bag[keep]
+        flat, bag = constant(flat.a[keep]), bag[keep]
         if weights is not None:
-            weights = weights.reshape(-1)[wrap(keep)]
+            weights = weights.reshape(-1)[constant(keep)]
     rows = _embedding(weight, flat, skip, by_frequency)
     sizes = np.bincount(bag, minlength=bags).astype(np.int64)
     best = np.zeros(0, np.int64)
@@ -197,10 +197,10 @@ def _embedding_bag(
     else:
         if weights is not None:
             rows = rows * weights.reshape(-1, 1)
-        out = rows.new_zeros((bags, weight.shape[1])).index_add(0, wrap(bag), rows)
+        out = rows.new_zeros((bags, weight.shape[1])).index_add(0, constant(bag), rows)
         if mode == "mean":
-            out = out / wrap(np.maximum(sizes, 1).astype(weight.a.dtype)).unsqueeze(-1)
-    return out, wrap(bag), wrap(sizes), wrap(best)
+            out = out / constant(np.maximum(sizes, 1).astype(weight.a.dtype)).unsqueeze(-1)
+    return out, constant(bag), constant(sizes), constant(best)
 
 
 @composite(

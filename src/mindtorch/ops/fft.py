@@ -10,7 +10,7 @@ import numpy as np
 from mindtorch.core import dtype as D
 from mindtorch.core.errors import check, wrap_dim
 from mindtorch.core.signature import to_int, to_ints
-from mindtorch.core.tensor import Tensor, wrap
+from mindtorch.core.tensor import Tensor, constant
 from mindtorch.engine.host import fft as K
 from mindtorch.ops.table import SPACES, composite, op, put
 
@@ -46,7 +46,7 @@ def _c2r_grad(g: Tensor, dim: Any, norm: int, last: int) -> Tensor:
     double = g.shape[d] - r.shape[d]
     weight = np.ones(r.shape[d], g.a.dtype)
     weight[1 : 1 + double] = 2
-    return r * wrap(weight.reshape([-1 if i == d else 1 for i in range(g.a.ndim)]))
+    return r * constant(weight.reshape([-1 if i == d else 1 for i in range(g.a.ndim)]))
 
 
 _c2r = op(
@@ -232,7 +232,7 @@ for _kind, _body in _BODIES.items():
 # ------------------------------------------------------------------------------------------ helpers
 def _factory(a: np.ndarray, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
     d = D.get_default_dtype() if dtype is None else dtype
-    t = wrap(a.astype(d.np))
+    t = constant(a.astype(d.np))
     if device is not None:
         t = t.to(device)
     return t.requires_grad_() if requires_grad else t

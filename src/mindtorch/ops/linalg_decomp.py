@@ -9,7 +9,7 @@ import numpy as np
 
 from mindtorch.core import dtype as D
 from mindtorch.core.errors import check
-from mindtorch.core.tensor import Tensor, wrap
+from mindtorch.core.tensor import Tensor, constant
 from mindtorch.engine.host import linalg as K
 from mindtorch.ops.linalg import matmul, mh
 from mindtorch.ops.table import NS, SPACES, composite, op, put
@@ -55,7 +55,7 @@ def add(*parts: Tensor | None) -> Tensor | None:
 
 def eye_like(x: Tensor, n: int) -> Tensor:
     """Identity of size ``n`` in the dtype of ``x``."""
-    return wrap(np.eye(n, dtype=x.a.dtype))
+    return constant(np.eye(n, dtype=x.a.dtype))
 
 
 def herm(x: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ def _lu_parts(g: Tensor, lu: Tensor) -> tuple[Any, ...]:
     """Gradient of packed LU as gradients of L and U, with L and U."""
     m, n = lu.shape[-2:]
     k = min(m, n)
-    low = lu.narrow(-1, 0, k).tril(-1) + wrap(np.eye(m, k, dtype=lu.a.dtype))
+    low = lu.narrow(-1, 0, k).tril(-1) + constant(np.eye(m, k, dtype=lu.a.dtype))
     up = lu.narrow(-2, 0, k).triu()
     return g.narrow(-1, 0, k).tril(-1), g.narrow(-2, 0, k).triu(), low, up
 
@@ -108,7 +108,7 @@ def lu_grad(gl: Tensor | None, gu: Tensor | None, low: Tensor, up: Tensor, perm:
 
 def _lu_factor_grad(g: Any, out: Any) -> Tensor:
     gl, gu, low, up = _lu_parts(g[0], out[0])
-    p = wrap(K.permutation_matrix(out[1].a, low.shape[-2], low.a.dtype))
+    p = constant(K.permutation_matrix(out[1].a, low.shape[-2], low.a.dtype))
     return lu_grad(gl, gu, low, up, p)
 
 
@@ -171,9 +171,9 @@ def lu_unpack(
             f"torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype, got "
             f"{LU_pivots.dtype}",
         )
-        p = wrap(K.permutation_matrix(LU_pivots.a, m, LU_data.a.dtype))
+        p = constant(K.permutation_matrix(LU_pivots.a, m, LU_data.a.dtype))
     if unpack_data:
-        low = LU_data.narrow(-1, 0, k).tril(-1) + wrap(np.eye(m, k, dtype=LU_data.a.dtype))
+        low = LU_data.narrow(-1, 0, k).tril(-1) + constant(np.eye(m, k, dtype=LU_data.a.dtype))
         up = LU_data.narrow(-2, 0, k).triu()
     return lu_unpack.row.structseq(p, low, up)
 
@@ -300,7 +300,7 @@ def _gaps(w: Tensor, conj: bool = False) -> Tensor:
     """E[i, j] = w[j] - w[i], infinite on the diagonal."""
     e = w.unsqueeze(-2) - w.unsqueeze(-1)
     e = e.conj() if conj else e
-    return e.masked_fill(wrap(np.eye(w.shape[-1], dtype=bool)), np.inf)
+    return e.masked_fill(constant(np.eye(w.shape[-1], dtype=bool)), np.inf)
 
 
 def _eigh_grad(g: Any, out: Any) -> Tensor:
@@ -378,7 +378,7 @@ def _svd_grad(g: Any, out: Any, full: bool) -> Tensor:
     mid = None if gs is None else gs.to(u.dtype).diag_embed()
     sq = s * s
     gap = sq.unsqueeze(-2) - sq.unsqueeze(-1)
-    gap = gap.masked_fill(wrap(np.eye(k, dtype=bool)), 1.0)
+    gap = gap.masked_fill(constant(np.eye(k, dtype=bool)), 1.0)
     uhgu = None if gu is None else _skew(matmul(mh(u), gu))
     vhgv = None if gvh is None else _skew(matmul(vh, mh(gvh)))
     if uhgu is not None:
@@ -485,7 +485,7 @@ def _reflect(x: Tensor, v: Tensor, tau: Tensor) -> Tensor:
 def _vectors(a: Tensor) -> Tensor:
     """Householder vectors as columns: below the diagonal as stored, 1 on it."""
     m, k = a.shape[-2:]
-    return a.tril(-1) + wrap(np.eye(m, k, dtype=a.a.dtype))
+    return a.tril(-1) + constant(np.eye(m, k, dtype=a.a.dtype))
 
 
 @composite("householder_product(T input, T tau)", ns="linalg", out=True)
@@ -503,11 +503,11 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
         "torch.linalg.householder_product: input.shape[-1] must be greater than or equal to tau.shape[-1]",
     )
     v = _vectors(input)
-    r = wrap(np.eye(m, n, dtype=input.a.dtype)).expand((*input.shape[:-2], m, n))
+    r = constant(np.eye(m, n, dtype=input.a.dtype)).expand((*input.shape[:-2], m, n))
     for i in reversed(range(tau.shape[-1])):
         r = _reflect(r, v.narrow(-1, i, 1), tau.select(-1, i))
     if tau.shape[-1] == 0:  # no reflector: the identity, connected to the graph with a zero gradient
-        return input.masked_fill(wrap(np.ones((), bool)), 0) + r
+        return input.masked_fill(constant(np.ones((), bool)), 0) + r
     return r
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mindtorch.core.errors import check
 from mindtorch.core.tape import sum_to
-from mindtorch.core.tensor import Tensor, wrap
+from mindtorch.core.tensor import Tensor, constant
 from mindtorch.engine.host import linalg as K
 from mindtorch.ops.linalg import matmul, mh
 from mindtorch.ops.linalg_decomp import (
@@ -407,7 +407,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:  # noqa: N803
     x, info = _inv(A)
     p = float(p) if not isinstance(p, str) else p
     r = linalg_norm(A, p, (-2, -1)) * linalg_norm(x, p, (-2, -1))
-    return r.masked_fill(wrap(info.a != 0), math.inf) if info.a.any() else r
+    return r.masked_fill(constant(info.a != 0), math.inf) if info.a.any() else r
 
 
 # ------------------------------------------------------------------------------------------ least squares

@@ -132,7 +132,13 @@ def _name(a: np.ndarray) -> str:
     "linear(T input, T weight, T? bias=None)",
     ns="F",
     half="f32",
-    node="AddmmBackward0",
+    node="UnsafeViewBackward0",
+    nodes={
+        "input.a.ndim == 2 and bias is not None": "AddmmBackward0",
+        "bias is not None": "ViewBackward0",
+        "input.a.ndim == 2": "MmBackward0",
+        "input.a.ndim == 1": "SqueezeBackward4",
+    },
     grad=vjp(("input", "weight", "bias"), _rule),
 )
 def linear(a: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> Any:

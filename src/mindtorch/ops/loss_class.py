@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core.errors import check, shown
-from mindtorch.core.tensor import Tensor, wrap
+from mindtorch.core.tensor import Tensor, constant
 from mindtorch.engine.host import loss as K
 from mindtorch.ops import softmax
 from mindtorch.ops.activation import floating
@@ -102,7 +102,7 @@ def _ce_terms(grad: Tensor, input: Tensor, target: Tensor, weight: Any, ignore: 
     if a.ndim > 1:
         factor, spread = np.expand_dims(factor, 1), spread.unsqueeze(1)
     sm = softmax.softmax(input, dim)
-    return sm, wrap(np.asarray(factor)), spread, dim
+    return sm, constant(np.asarray(factor)), spread, dim
 
 
 def _ce_by_grad(g: Tensor, input: Tensor, target: Tensor, weight: Any, ignore_index: int, reduction: str) -> Tensor:

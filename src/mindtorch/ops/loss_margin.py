@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core.errors import check
-from mindtorch.core.tensor import Tensor, wrap
+from mindtorch.core.tensor import Tensor, constant
 from mindtorch.ops import activation
 from mindtorch.ops.loss import NAMES, legacy, reduced, valid
 from mindtorch.ops.table import SPACES, composite
@@ -137,7 +137,7 @@ def multi_margin_loss(
         z = z * weight.index_select(0, t).unsqueeze(1)
     own = np.zeros(x.shape, np.bool_)
     own[np.arange(n), t.a] = True
-    loss = z.masked_fill(wrap(own), 0).sum(1) / classes
+    loss = z.masked_fill(constant(own), 0).sum(1) / classes
     return reduced(loss.reshape(()) if single and target.ndim == 0 else loss, reduction)
 
 
@@ -162,9 +162,9 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: Any, red
     own = np.zeros((n, classes), np.bool_)
     rows = np.repeat(np.arange(n), live.sum(1))
     own[rows, t.a[live]] = True
-    z = (1 - x.gather(1, wrap(safe)).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
+    z = (1 - x.gather(1, constant(safe)).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
     pairs = live[:, :, None] & ~own[:, None, :]
-    loss = z.masked_fill(wrap(~pairs), 0).sum((1, 2)) / classes
+    loss = z.masked_fill(constant(~pairs), 0).sum((1, 2)) / classes
     return reduced(loss.reshape(()) if single else loss, reduction)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mindtorch.core.errors import check
 from mindtorch.core.signature import to_int, to_ints
-from mindtorch.core.tensor import Tensor, wrap
+from mindtorch.core.tensor import Tensor, constant
 from mindtorch.engine.host import linalg as K
 from mindtorch.ops.linalg import matmul, mh
 from mindtorch.ops.linalg_solve import inv, linalg_solve
@@ -50,7 +50,7 @@ def matrix_power(A: Tensor, n: int) -> Tensor:  # noqa: N803
     )
     n = to_int(n)
     if n == 0:
-        return A.masked_fill(wrap(np.ones((), bool)), 0) + wrap(np.eye(A.shape[-1], dtype=A.a.dtype))
+        return A.masked_fill(constant(np.ones((), bool)), 0) + constant(np.eye(A.shape[-1], dtype=A.a.dtype))
     base = inv(A) if n < 0 else A
     n = abs(n)
     r: Tensor | None = None

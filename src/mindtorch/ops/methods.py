@@ -13,7 +13,7 @@ from mindtorch.core import hooks, modes, views
 from mindtorch.core.errors import check, wrap_dim
 from mindtorch.core.promote import result_type
 from mindtorch.core.signature import to_ints
-from mindtorch.core.tensor import Cell, Leaf, Out, Size, Tensor, address, cell_of, root_array
+from mindtorch.core.tensor import Cell, HeldCell, Leaf, Out, Size, Tensor, address, cell_of, root_array
 from mindtorch.ops.table import put
 
 
@@ -141,6 +141,11 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
         self.a = z.reshape(shape)
         self.v = Cell(self.a)
     return self
+
+
+def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+    """``resize_`` to the shape of another tensor."""
+    return resize_(input, the_template.a.shape, memory_format=memory_format)
 
 
 def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
@@ -303,10 +308,10 @@ put(
     backward=backward, register_hook=register_hook, retain_grad=retain_grad, detach_=detach_, new=new_,
     register_post_accumulate_grad_hook=register_post_accumulate_grad_hook, requires_grad_=views.requires_grad_,
     retains_grad=property(lambda self: bool(self.__dict__.get("_retains"))),
-    resize_=resize_, resize_as_=lambda self, other: resize_(self, other.a.shape), set_=set_, untyped_storage=untyped_storage,
+    resize_=resize_, resize_as_=resize_as_, set_=set_, untyped_storage=untyped_storage,
     storage=storage, __repr__=_repr, __str__=_repr, __format__=_format, __deepcopy__=_deepcopy, __reduce_ex__=_reduce_ex,
     is_floating_point=is_floating_point, is_complex=is_complex, is_same_size=is_same_size,
-    is_signed=lambda self: self.k.dtype.is_signed, is_inference=lambda self: False, is_pinned=lambda self, device=None: False,
+    is_signed=lambda self: self.k.dtype.is_signed, is_inference=lambda self: self.v.__class__ is HeldCell, is_pinned=lambda self, device=None: False,
     is_shared=lambda self: bool(self.__dict__.get("_shared")), pin_memory=lambda self, device=None: self,
     get_device=lambda self: -1 if self.k.device.index is None else self.k.device.index,
     is_cuda=property(lambda self: self.k.device.type == "cuda"), is_cpu=property(lambda self: self.k.device.type == "cpu"),
@@ -320,7 +325,7 @@ put(
     t_=_moved(lambda x: x.t()), transpose_=_moved(lambda x, a, b: x.transpose(a, b)), squeeze_=_moved(lambda x, *d, **k: x.squeeze(*d, **k)),
     unsqueeze_=_moved(lambda x, dim: x.unsqueeze(dim)), swapaxes_=_moved(lambda x, a, b: x.transpose(a, b)),
     swapdims_=_moved(lambda x, a, b: x.transpose(a, b)), as_strided_=_moved(lambda x, *a, **k: x.as_strided(*a, **k)),
-    resize=lambda self, *s: self.clone().resize_(*s),
+    resize=lambda self, *s: self.clone().resize_(*s), resize_as=lambda self, other: self.clone().resize_as_(other),
 )  # fmt: skip
 
 
@@ -360,9 +365,9 @@ def is_nonzero(input: Tensor) -> bool:
 
 put(
     "torch",
-    result_type=_result_type, is_tensor=is_tensor, is_floating_point=is_floating_point, is_complex=is_complex, numel=numel,
+    resize_as_=resize_as_, result_type=_result_type, is_tensor=is_tensor, is_floating_point=is_floating_point, is_complex=is_complex, numel=numel,
     is_nonzero=is_nonzero, is_same_size=is_same_size, is_signed=lambda input: input.k.dtype.is_signed,
-    is_inference=lambda input: False, promote_types=D.promote_types, can_cast=D.can_cast, finfo=D.finfo, iinfo=D.iinfo,
+    is_inference=lambda input: input.v.__class__ is HeldCell, promote_types=D.promote_types, can_cast=D.can_cast, finfo=D.finfo, iinfo=D.iinfo,
     get_default_dtype=D.get_default_dtype, set_default_dtype=D.set_default_dtype, device=_device.device, dtype=D.dtype, Size=Size,
     get_default_device=_device.get_default_device, set_default_device=_device.set_default_device,
     no_grad=modes.no_grad, enable_grad=modes.enable_grad, set_grad_enabled=modes.set_grad_enabled, is_grad_enabled=modes.grad_on,

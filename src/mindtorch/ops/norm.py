@@ -158,8 +158,9 @@ def torch_layer_norm(
 def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
     """(layer norm, mean, inverse deviation) with the statistics over the normalised dimensions kept as 1s."""
     dims = tuple(range(-len(normalized_shape), 0))
-    mean = input.mean(dims, True)
-    rstd = ((input - mean).square().mean(dims, True) + eps).rsqrt()
+    rows = input.detach()  # the statistics carry no gradient
+    mean = rows.mean(dims, True)
+    rstd = ((rows - mean).square().mean(dims, True) + eps).rsqrt()
     return layer_norm(input, normalized_shape, weight, bias, eps), mean, rstd
 
 

@@ -124,6 +124,26 @@ def group_norm(input: Tensor, num_groups: int, weight: Any, bias: Any, eps: floa
     return _native_group_norm(input, num_groups, weight, bias, eps)[0]
 
 
+@composite(
+    "native_group_norm(T input, T? weight, T? bias, int N, int C, int HxW, int group, float eps)",
+    ns="torch",
+)
+def native_group_norm(
+    input: Tensor, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(group norm, mean, inverse deviation) of N samples with C channels of HxW elements; statistics (N, group)."""
+    check(group > 0 and C % group == 0, RuntimeError, f"native_group_norm(): {C} channels do not split into {group} groups")
+    check(
+        input.numel() == N * C * HxW,
+        RuntimeError,
+        f"native_group_norm(): input of shape {list(input.shape)} is not N * C * HxW = {N} * {C} * {HxW} elements",
+    )
+    out = _native_group_norm(input.reshape(N, C, HxW), group, weight, bias, eps)[0]
+    rows = input.reshape(N, group, -1)  # the statistics carry gradients of their own
+    mean = rows.mean(2)
+    return out.reshape(input.shape), mean, ((rows - mean[:, :, None]).square().mean(2) + eps).rsqrt()
+
+
 # ---------------------------------------------------------------------- RMS norm, local response, normalize
 @composite("rms_norm(T input, ints normalized_shape, T? weight=None, float? eps=None)", ns="F torch")
 def rms_norm(input: Tensor, normalized_shape: Any, weight: Any, eps: float | None) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mindtorch.core import accelerate
 from mindtorch.core import device as device_
 from mindtorch.core import dtype as D
 from mindtorch.core import modes, overrides
@@ -96,11 +97,13 @@ def _create(
         cell_of(out).bump()
         return out
     dev = device_.get_default_device() if device is None else device
-    if dev is not device_.cpu and device_.available(dev).type == "meta":
-        return as_meta(shape, d)
+    if dev is not device_.cpu:
+        dev = device_.available(dev)
+        if dev.type == "meta":
+            return as_meta(shape, d)
     a = np.empty(shape, d.np) if strides_of is None else np.empty_like(strides_of, d.np, subok=False)
     fill(s, a)
-    t = wrap(a)
+    t = wrap(a if dev.type == "cpu" else accelerate.put(a, dev))
     if requires_grad:
         t.requires_grad_()
     return t

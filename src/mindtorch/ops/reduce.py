@@ -12,7 +12,7 @@ import numpy as np
 from mindtorch.core import dtype as D
 from mindtorch.core.errors import check, wrap_dim
 from mindtorch.core.signature import is_number, to_int, to_ints
-from mindtorch.core.tensor import Tensor, wrap
+from mindtorch.core.tensor import Tensor, constant
 from mindtorch.engine.host import reduce as K
 from mindtorch.ops.table import composite, op
 
@@ -440,7 +440,7 @@ def _quantile(input: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str
     if not isinstance(q, Tensor):
         check(is_number(q), TypeError, f"{name}(): argument 'q' must be Tensor or float, not {type(q).__name__}")
         check(0 <= q <= 1, RuntimeError, f"{name}() q must be in the range [0, 1] but got {q}")
-        q = wrap(np.asarray(q, input.a.dtype))
+        q = constant(np.asarray(q, input.a.dtype))
     check(q.a.ndim <= 1, RuntimeError, f"{name}() q must be a scalar or 1D tensor")
     check(q.dtype is input.dtype, RuntimeError, f"{name}() q tensor must be same dtype as the input tensor")
     check(bool(((q.a >= 0) & (q.a <= 1)).all()), RuntimeError, f"{name}() q values must be in the range [0, 1]")
@@ -463,11 +463,11 @@ def _between(s: Tensor, q: Tensor, interpolation: str, skip: bool, final: list[i
     bad = np.isnan(s.a)
     if skip:
         last = np.maximum((~bad).sum(-1, keepdims=True) - 1, 0).astype(s.a.dtype)
-        ranks = q.reshape(-1) * wrap(last)
+        ranks = q.reshape(-1) * constant(last)
     else:
         ranks = (q.reshape(-1) * (n - 1)).expand((*s.shape[:-1], q.a.size))
         if bad[..., -1:].any():
-            ranks = ranks.masked_fill(wrap(bad[..., -1:]), float(n - 1))
+            ranks = ranks.masked_fill(constant(bad[..., -1:]), float(n - 1))
     low = {"higher": ranks.ceil, "nearest": ranks.round}.get(interpolation, ranks.floor)()
     lo = s.gather(-1, low.detach().to(D.int64))
     if interpolation in ("linear", "midpoint"):
@@ -548,3 +548,23 @@ def _median(name: str, skip: bool) -> Any:
 
 median = _median("median", False)
 nanmedian = _median("nanmedian", True)
+
+
+# ------------------------------------------------------------------------------------------ hash
+@op("hash_tensor(T input, dims? dim=None, bool keepdim=False, *, int mode=0)", out=True, grad={})
+def hash_tensor(a: np.ndarray, dim: Any, keepdim: bool, mode: int) -> np.ndarray:
+    """Exclusive or of the 64-bit patterns (of float64, or int64) of the elements, as uint64."""
+    check(mode == 0, RuntimeError, f"Unknown hash_tensor mode: {mode}")
+    check(a.dtype.kind != "c", NotImplementedError, f"\"xor_sum_cpu\" not implemented for '{a.dtype}': hash view_as_real of it")
+    axes = tuple(range(a.ndim)) if not dim else tuple(sorted(wrap_dim(d, a.ndim) for d in dim))
+    check(
+        a.size > 0 or bool(dim),
+        RuntimeError,
+        "hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the "
+        "'dim' argument.",
+    )
+    for d in axes if a.ndim else ():
+        check(axes.count(d) == 1, RuntimeError, f"dim {d} appears multiple times in the list of dims")
+        check(a.shape[d] > 0, IndexError, f"hash_tensor: Expected reduction dim {d} to have non-zero size.")
+    wide = a.astype(np.int64 if a.dtype.kind in "biu" else np.float64).view(np.uint64)
+    return np.bitwise_xor.reduce(wide, axis=axes if a.ndim else None, keepdims=keepdim and a.ndim > 0)

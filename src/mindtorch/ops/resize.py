@@ -327,6 +327,26 @@ def grid_sampler(input: Any, grid: Any, interpolation_mode: int, padding_mode: i
     return grid_sample(input, grid, _CODES[0][interpolation_mode], _CODES[1][padding_mode], bool(align_corners))
 
 
+def _of_rank(d: int) -> Any:
+    """``grid_sampler_{d}d``: ``grid_sampler`` for images of ``d`` dimensions only."""
+    name = f"grid_sampler_{d}d"
+
+    def sample(input: Any, grid: Any, *modes: Any) -> Any:
+        check(
+            input.a.ndim == d + 2 and grid.a.ndim == d + 2,
+            RuntimeError,
+            f"grid_sampler(): expected {d + 2}D input and grid with same number of dimensions, but got input with sizes "
+            f"{list(input.a.shape)} and grid with sizes {list(grid.a.shape)}",
+        )
+        return grid_sampler(input, grid, *modes)
+
+    sample.__doc__ = f"``grid_sampler`` for input (N, C, *size) of {d} spatial dimensions and grid (N, *out, {d})."
+    return composite(f"{name}(T input, T grid, int interpolation_mode, int padding_mode, bool align_corners)", ns="torch")(sample)
+
+
+grid_sampler_2d, grid_sampler_3d = _of_rank(2), _of_rank(3)
+
+
 # ------------------------------------------------------------------------------------------ affine_grid
 def _base_axis(n: int, align: bool, like_: Any) -> Any:
     if n <= 1:

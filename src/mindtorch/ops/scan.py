@@ -10,7 +10,7 @@ import numpy as np
 from mindtorch.core import dtype as D
 from mindtorch.core.errors import check, wrap_dim
 from mindtorch.core.signature import to_int
-from mindtorch.core.tensor import Tensor, wrap
+from mindtorch.core.tensor import Tensor, constant
 from mindtorch.engine.host import scan as K
 from mindtorch.ops.table import SPACES, composite, op
 
@@ -40,9 +40,9 @@ def _cumprod_grad(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tensor:
     x = input.movedim(d, -1)
     n = x.shape[-1]
     # Row k of the square holds x with element k replaced by 1; its running products are the derivatives by x[k].
-    eye = wrap(np.eye(n, dtype=bool))
+    eye = constant(np.eye(n, dtype=bool))
     square = x.unsqueeze(-2).expand((*x.shape[:-1], n, n)).masked_fill(eye, 1)
-    run = cumprod(square, -1).masked_fill(wrap(np.tri(n, n, -1, dtype=bool)), 0)
+    run = cumprod(square, -1).masked_fill(constant(np.tri(n, n, -1, dtype=bool)), 0)
     return (run.conj() * g.movedim(d, -1).unsqueeze(-2)).sum(-1).movedim(-1, d)
 
 

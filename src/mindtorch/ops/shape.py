@@ -10,9 +10,9 @@ import numpy as np
 
 from mindtorch.core.errors import check, wrap_dim
 from mindtorch.core.signature import to_int, to_ints
-from mindtorch.core.tensor import Tensor, wrap
+from mindtorch.core.tensor import Tensor, constant
 from mindtorch.ops.table import alias, composite, op, put
-from mindtorch.ops.view_ops import _view
+from mindtorch.ops.view_ops import _view, unsafe_parts
 from mindtorch.ops.view_ops import reshape as _reshape
 from mindtorch.ops.view_ops import transpose as _transpose
 
@@ -198,7 +198,7 @@ def _repeat_index(repeats: np.ndarray, n: int | None) -> np.ndarray:
 def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: Any = None) -> Tensor:
     """Each slice of ``dim`` (each element when None) repeated; with one argument the indices that do so."""
     if repeats is None:
-        return wrap(_repeat_index(input.a, None))
+        return constant(_repeat_index(input.a, None))
     x = input.reshape(-1) if dim is None else input
     d = 0 if dim is None else wrap_dim(dim, x.a.ndim)
     n = x.a.shape[d] if x.a.ndim else 1
@@ -219,7 +219,7 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
             RuntimeError,
             f"repeat_interleave: output_size {output_size} does not match the sum of repeats {index.size}",
         )
-    return x.index_select(d, wrap(index))
+    return x.index_select(d, constant(index))
 
 
 # ------------------------------------------------------------------------------------------ mirroring and rolling
@@ -328,7 +328,7 @@ def _triangle_indices(name: str, lower: bool) -> Any:
         check(col >= 0, RuntimeError, f"col must be non-negative, got {col}")
         _need_strided(name, layout)
         mask = np.tri(row, col, offset if lower else offset - 1, np.bool_)
-        got = wrap(np.stack((mask if lower else ~mask).nonzero()).astype(np.int64 if dtype is None else dtype.np))
+        got = constant(np.stack((mask if lower else ~mask).nonzero()).astype(np.int64 if dtype is None else dtype.np))
         return got if device is None else got.to(device)
 
     indices.__name__ = indices.__qualname__ = name
@@ -511,17 +511,17 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 @composite("unsafe_split(T tensor, int split_size, dim dim=0)")
 def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """``split`` without the guarantees of views: copies here."""
-    return tuple(t.clone() for t in tensor.split(split_size, dim))
+    """``split`` whose parts share memory unseen: writes to them are not followed by the graph."""
+    return unsafe_parts(tensor, tuple(t.a.shape[dim] for t in tensor.split(split_size, dim)), dim)
 
 
 @composite("unsafe_split_with_sizes(T input, any split_sizes, dim dim=0)")
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """``split_with_sizes`` without the guarantees of views: copies here."""
-    return tuple(t.clone() for t in input.split_with_sizes(split_sizes, dim))
+    """``split_with_sizes`` whose parts share memory unseen: writes to them are not followed by the graph."""
+    return unsafe_parts(input, tuple(t.a.shape[dim] for t in input.split_with_sizes(split_sizes, dim)), dim)
 
 
 @composite("unsafe_chunk(T input, int chunks, dim dim=0)")
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """``chunk`` without the guarantees of views: copies here."""
-    return tuple(t.clone() for t in input.chunk(chunks, dim))
+    """``chunk`` whose parts share memory unseen: writes to them are not followed by the graph."""
+    return unsafe_parts(input, tuple(t.a.shape[dim] for t in input.chunk(chunks, dim)), dim)

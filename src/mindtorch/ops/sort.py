@@ -9,7 +9,7 @@ import numpy as np
 from mindtorch.core import dtype as D
 from mindtorch.core.errors import check
 from mindtorch.core.signature import to_int
-from mindtorch.core.tensor import Tensor, wrap
+from mindtorch.core.tensor import Tensor, constant
 from mindtorch.engine.host import sort as K
 from mindtorch.ops.reduce import at_index
 from mindtorch.ops.table import composite, op
@@ -131,7 +131,7 @@ def _as_tensor(v: Any, like: Tensor) -> Tensor:
         return v
     d = D.of_number(v)
     d = like.dtype if like.dtype.category >= d.category else d
-    return wrap(np.asarray(v, d.np))
+    return constant(np.asarray(v, d.np))
 
 
 @composite(
@@ -231,7 +231,7 @@ def _edges(x: Tensor, bins: Any, range_: Any) -> list[Tensor]:
                 f"torch.histogram(): input {x.dtype} and bins {b.dtype} must have one dtype",
             )
         return [b.detach().contiguous() for b in bins]
-    return [wrap(e) for e in K.bin_edges(x.a, [int(b) for b in bins], range_)]
+    return [constant(e) for e in K.bin_edges(x.a, [int(b) for b in bins], range_)]
 
 
 @composite(

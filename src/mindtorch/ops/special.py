@@ -9,7 +9,7 @@ import numpy as np
 
 from mindtorch.core import dtype as D
 from mindtorch.core.errors import check
-from mindtorch.core.tensor import Tensor, wrap
+from mindtorch.core.tensor import Tensor, constant
 from mindtorch.engine.host import special as K
 from mindtorch.ops import pointwise_unary as _unary  # noqa: F401 - its rows get names here
 from mindtorch.ops import softmax as _softmax  # noqa: F401
@@ -86,7 +86,7 @@ def multigammaln(input: Tensor, p: int) -> Tensor:
     """Log of the multivariate gamma function of dimension ``p``."""
     check(p >= 1, RuntimeError, f"p has to be greater than or equal to 1, got {p}")
     x = input if input.dtype.category >= D.FLOAT else input.to(D.get_default_dtype())
-    steps = wrap((np.arange(p) * -0.5).astype(x.a.dtype))
+    steps = constant((np.arange(p) * -0.5).astype(x.a.dtype))
     return lgamma(x.unsqueeze(-1) + steps).sum(-1) + (p * (p - 1) / 4.0) * math.log(math.pi)
 
 

@@ -62,6 +62,7 @@ class Row:
         self.ns = options.pop("ns", "torch Tensor").split()
         self.autocast = autocast.policy(self.name)
         self.node = options.pop("node", None)
+        self.nodes: dict[str, str] = options.pop("nodes", {})
         self.nondiff = frozenset(options.pop("nondiff", ()))
         self.note = options.pop("note", "")
         self.direct = options.pop("direct", None)
@@ -73,7 +74,8 @@ class Row:
         self.uid = f"{next(_uid)}_{self.name}"
         self.doc = kernel.__doc__ if isinstance(kernel, types.FunctionType) else f"{self.name}: see torch.{self.name}."
         self.label = self.node or _label(self.name)
-        self._nodes: dict[tuple[int, bool], type] = {}
+        self._nodes: dict[tuple[int, bool, str], type] = {}
+        self._which: Any = None
         self._ready = False
         self.fn = codegen.stub(self)
         self.fn.row = self  # type: ignore[attr-defined]
@@ -125,12 +127,21 @@ class Row:
             p.type == "ints*" for p in self.params
         )
 
-    def node_class(self, nout: int, seq: bool = False) -> Any:
+    def node_class(self, nout: int, seq: bool = False, label: str = "") -> Any:
         """Node class for results with ``nout`` outputs; ``seq`` when the kernel returned a sequence."""
-        got = self._nodes.get((nout, seq))
+        got = self._nodes.get((nout, seq, label))
         if got is None:
-            got = self._nodes[nout, seq] = codegen.node_class(self, nout, seq)
+            got = self._nodes[nout, seq, label] = codegen.node_class(self, nout, seq, label)
         return got
+
+    def label_for(self, values: Sequence[Any]) -> str:
+        """Name of the node of one call: that of the first condition of ``nodes`` that holds, "" for the row's own."""
+        if not self.nodes:
+            return ""
+        if self._which is None:
+            text = "".join(f"{label!r} if {cond} else " for cond, label in self.nodes.items())
+            self._which = eval(f"lambda {', '.join(p.name for p in self.params)}: {text}''")
+        return self._which(*values)
 
     # ------------------------------------------------------------------ calling
     def call_kernel(self, raws: Sequence[Any]) -> Any:

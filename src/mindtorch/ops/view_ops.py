@@ -379,6 +379,14 @@ def _split(a: np.ndarray, sizes: tuple[int, ...], dim: int) -> tuple[np.ndarray,
     return tuple(out)
 
 
+_split_sizes = view(
+    "_split_sizes(T input, ints sizes, dim dim)", ns="_C", node="SplitWithSizesBackward0", grad={"input": _cat_back}
+)(_split.row.kernel)
+unsafe_parts = op(
+    "_unsafe_parts(T input, ints sizes, dim dim)", ns="_C", node="UnsafeSplitBackward0", grad={"input": _cat_back}
+)(_split.row.kernel)
+
+
 @composite("split_with_sizes(T input, ints split_sizes, dim dim=0)")
 def split_with_sizes(input: Any, split_sizes: Any, dim: int = 0) -> Any:
     """Views of the given sizes along ``dim``; the sizes must add up to that dimension."""
@@ -391,7 +399,7 @@ def split_with_sizes(input: Any, split_sizes: Any, dim: int = 0) -> Any:
         f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {dim}), but got "
         f"split_sizes={list(sizes)}",
     )
-    return _split(input, sizes, dim)
+    return _split_sizes(input, sizes, dim)
 
 
 @composite("split(T tensor, any split_size_or_sizes, dim dim=0)")
@@ -437,13 +445,14 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
     if isinstance(at, int):
         check(at > 0, RuntimeError, f"number of sections must be larger than 0, got {at}")
         base, extra = divmod(n, at)
-        return _split(input, tuple(base + (i < extra) for i in range(at)), dim)
+        ends = [0]
+        for i in range(at):
+            ends.append(ends[-1] + base + (i < extra))
+        at = ends[1:-1]
     bounds = [slice(None, int(i)).indices(n)[1] for i in at]
     starts = [0, *bounds]
     sizes = tuple(max(e - s, 0) for s, e in zip(starts, [*bounds, n]))
     lead = (slice(None),) * dim
-    if sum(sizes) == n:
-        return _split(input, sizes, dim)
     return tuple(_part(input, (*lead, slice(s, s + k))) for s, k in zip(starts, sizes))
 
 
@@ -492,6 +501,8 @@ def as_strided(input: Any, size: Any, stride: Any, storage_offset: Any = None) -
 def _strided_tensor(x: Any, r: np.ndarray, size: Any, stride: Any, start: int) -> Any:
     from mindtorch.core.dispatch import finish
 
+    if 0 in stride and r.size > 1:
+        r.flags.writeable = False
     base = x
     rel = start - (x.storage_offset() if x.is_contiguous() else 0)
     span = x.a.size if x.is_contiguous() else root_array(x).size

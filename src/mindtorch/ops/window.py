@@ -10,13 +10,13 @@ import numpy as np
 
 from mindtorch.core import dtype as D
 from mindtorch.core.errors import check
-from mindtorch.core.tensor import Tensor, wrap
+from mindtorch.core.tensor import Tensor, constant
 from mindtorch.ops.table import SPACES, composite, put
 
 
 # ------------------------------------------------------------------------------------------ torch.*_window
 def _finish(a: np.ndarray, d: D.dtype, device: Any, requires_grad: bool) -> Tensor:
-    t = wrap(np.ascontiguousarray(a.astype(d.np)))
+    t = constant(np.ascontiguousarray(a.astype(d.np)))
     if device is not None:
         t = t.to(device)
     return t.requires_grad_(True) if requires_grad else t
@@ -232,14 +232,14 @@ def _padded(x: Tensor, n: int, mode: str) -> Tensor:
         f"Argument #4: Padding size should be less than the corresponding input dimension, but got: padding ({n}, {n}) at "
         f"dimension 2 of input {[1, *x.a.shape]}",
     )
-    return x.index_select(1, wrap(np.pad(np.arange(length), n, mode=_PAD[mode])))  # type: ignore[call-overload]
+    return x.index_select(1, constant(np.pad(np.arange(length), n, mode=_PAD[mode])))  # type: ignore[call-overload]
 
 
 def _full_window(x: Tensor, window: Tensor | None, win_length: int, n_fft: int) -> Tensor:
     """The window centred in ``n_fft`` samples."""
     if window is None:
         real = D.float64 if x.dtype in (D.float64, D.complex128) else D.float32
-        window = wrap(np.ones(win_length, real.np))
+        window = constant(np.ones(win_length, real.np))
     check(
         window.a.ndim == 1 and window.a.size == win_length,
         RuntimeError,
@@ -329,7 +329,7 @@ def _overlap_add(frames: Tensor, hop: int) -> Tensor:
     """(batch, count, n) frames summed at steps of ``hop``: (batch, n + hop * (count - 1))."""
     batch, count, n = frames.a.shape
     at = (np.arange(count)[:, None] * hop + np.arange(n)).reshape(-1)
-    return frames.new_zeros((batch, n + hop * (count - 1))).index_add(1, wrap(at), frames.reshape(batch, count * n))
+    return frames.new_zeros((batch, n + hop * (count - 1))).index_add(1, constant(at), frames.reshape(batch, count * n))
 
 
 _ISTFT = (

@@ -1,0 +1,150 @@
+"""Operations on an accelerator's tensors: the row's MindSpore kernel, or the host kernel with the values brought over.
+
+The phases before (overriding, arguments, observers, autocast) and after (wrapping, tape) are those of every operation;
+``core.dispatch`` comes here only for the kernel. A row without a MindSpore kernel, or whose kernel refuses these arguments,
+runs its host kernel: that is said at WARNING once per call site, and ``MINDTORCH_HOST_FALLBACK=error`` makes it an error.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mindtorch import log
+from mindtorch.core.tensor import Tensor
+from mindtorch.engine.mindspore import array as A
+from mindtorch.engine.mindspore import kernels
+from mindtorch.engine.mindspore.array import DeviceArray
+
+SEEN: dict[str, set[str]] | None = None
+"""For the conformance run: op name -> {"kernel", "accepted", "fallback"} of what ran since it was set to a dict."""
+
+
+def put(a: np.ndarray, dev: Any) -> Any:
+    """A host array's values on ``dev``."""
+    return A.put(a, dev)
+
+
+def moved(a: Any, dev: Any) -> Any:
+    """The values of ``a``, from wherever they are, on ``dev`` (the CPU or an accelerator)."""
+    if a.__class__ is not DeviceArray:
+        return A.put(a, dev)
+    return A.host(a).copy("K") if dev.type == "cpu" else A.made(A.read(a), dev, a.dtype)
+
+
+def device_in(values: Sequence[Any]) -> Any:
+    """The accelerator among the arguments' devices, None when all are on the CPU (or meta)."""
+    for v in values:
+        if isinstance(v, Tensor):
+            if v.a.__class__ is DeviceArray:
+                return v.k.device
+        elif v.__class__ is list or v.__class__ is tuple:
+            for t in v:
+                if isinstance(t, Tensor) and t.a.__class__ is DeviceArray:
+                    return t.k.device
+    return None
+
+
+def _check_devices(row: Any, values: Sequence[Any], dev: Any) -> None:
+    """PyTorch's refusal of tensors on several devices; CPU scalars may stand beside an accelerator's tensor."""
+    for p, v in zip(row.params, values):
+        for t in v if isinstance(v, (list, tuple)) else (v,):
+            if isinstance(t, Tensor) and t.k.device != dev and _stranger(t) and row.name not in _MIXED:
+                raise RuntimeError(
+                    f"{row.name}(): Expected all tensors to be on the same device, but found at least two devices, {dev} and "
+                    f"{t.k.device}! (argument '{p.name}' is on {t.k.device}: move it with .to('{dev}'))"
+                )
+
+
+def _stranger(t: Tensor) -> bool:
+    return (t.a.ndim > 0 or t.k.device.type == "meta") and "loose" not in t.__dict__
+
+
+# Indices may come from the CPU, as in PyTorch.
+_MIXED = {"_index", "_index_put", "_index_backward", "index_put_at"}
+
+
+def compute(row: Any, values: list[Any], dev: Any) -> Any:
+    """The kernel's result as DeviceArrays (or a tuple of them); operands are promoted already."""
+    if row.name == "_to_device":
+        return moved(values[0].a, values[1])
+    if row.kind == "view":
+        return _view(row, values)
+    _check_devices(row, values, dev)
+    fn = kernels.find(row.name)
+    why = "no MindSpore kernel"
+    if fn is not None:
+        try:
+            r = fn(*[_to_ms(p, v, row, values) for p, v in zip(row.params, values)])
+            _note(row.name, "kernel")
+            return _wrap(r, dev)
+        except kernels.Unsupported as e:
+            why = str(e)
+        except (RuntimeError, TypeError, ValueError, NotImplementedError) as e:
+            if not kernels.unregistered(e):
+                why = f"MindSpore refused: {str(e).splitlines()[0][:160] if str(e) else type(e).__name__}"
+            else:
+                _note(row.name, "accepted")
+                return _host(row, values, dev)
+    _note(row.name, "fallback")
+    _say(row.name, dev, why)
+    return _host(row, values, dev)
+
+
+def brought(a: Any) -> Any:
+    """Host copies of an accelerator's memory, lists looked into; other arguments as they are."""
+    if a.__class__ is DeviceArray:
+        return A.host(a)
+    return [brought(x) for x in a] if a.__class__ is list else a
+
+
+def _note(name: str, what: str) -> None:
+    if SEEN is not None:
+        SEEN.setdefault(name, set()).add(what)
+
+
+def _say(name: str, dev: Any, why: str) -> None:
+    text = f"{name} on {dev} runs on the host ({why}); values are copied both ways"
+    if os.environ.get("MINDTORCH_HOST_FALLBACK", "").lower() == "error":
+        raise RuntimeError(f"{text}: refused because MINDTORCH_HOST_FALLBACK=error; compute it on the CPU, or unset the variable")
+    log.once(logging.WARNING, text)
+
+
+def _view(row: Any, values: list[Any]) -> Any:
+    x = values[0].a
+    r = row.call_kernel([A.ghost(v.a) if isinstance(v, Tensor) and v.a.__class__ is DeviceArray else
+                         v.a if isinstance(v, Tensor) else v for v in values])  # fmt: skip
+    if isinstance(r, (tuple, list)):
+        return type(r)([A.adopt(v, x.store) for v in r])
+    return A.adopt(r, x.store)
+
+
+def _to_ms(p: Any, v: Any, row: Any, values: Sequence[Any]) -> Any:
+    """Argument of a MindSpore kernel: ms.Tensors for tensors, Python numbers for numbers."""
+    if isinstance(v, Tensor):
+        return A.read(v.a) if v.a.__class__ is DeviceArray else A.upload(v.a)
+    if p.type == "TL":
+        return [_to_ms(p, t, row, values) for t in v]
+    return v
+
+
+def _wrap(r: Any, dev: Any) -> Any:
+    if isinstance(r, (tuple, list)):
+        return tuple(_wrap(x, dev) for x in r)
+    if r is None:
+        return None
+    return A.made(r, dev, kernels.np_dtype(r))
+
+
+def _host(row: Any, values: list[Any], dev: Any) -> Any:
+    """The row's host kernel on copies of the values, and the result brought to the device."""
+    from mindtorch.core import dispatch
+
+    r = dispatch.host_kernel(row, values)
+    if isinstance(r, (tuple, list)):
+        return type(r)([None if x is None else A.put(np.asarray(x), dev) for x in r])
+    return A.put(np.asarray(r), dev)

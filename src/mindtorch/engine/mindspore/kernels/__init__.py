@@ -1,0 +1,78 @@
+"""MindSpore kernels by the name of the op's row: functions over ms.Tensors and Python values.
+
+A kernel gets what the row's host kernel gets, with ms.Tensors in place of arrays and Python numbers as they are, and returns
+ms.Tensors of PyTorch's shapes and dtypes. It raises :class:`Unsupported` for arguments it cannot express; the row's host
+kernel runs then. ``mint`` is preferred, older primitives where ``mint`` has none, compositions where neither does.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+_FILES = ("pointwise", "shapes", "reductions", "network")
+_TABLE: dict[str, Callable[..., Any]] = {}
+_loaded = False
+
+
+class Unsupported(Exception):
+    """The arguments are beyond this kernel."""
+
+
+def kernel(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function as the MindSpore kernel of the rows ``names``. KeyError when one has a kernel already."""
+
+    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            if name in _TABLE:
+                raise KeyError(f"row {name!r} has two MindSpore kernels")
+            _TABLE[name] = fn
+        return fn
+
+    return register
+
+
+def find(name: str) -> Callable[..., Any] | None:
+    """The kernel of the row ``name``, None when it has none. Loads MindSpore on first use."""
+    return table().get(name)
+
+
+def table() -> dict[str, Callable[..., Any]]:
+    """All kernels by row name."""
+    global _loaded
+    if not _loaded:
+        _loaded = True
+        for file in _FILES:
+            importlib.import_module(f"{__name__}.{file}")
+    return _TABLE
+
+
+_ABSENT = ("unregistered", "Unsupported op", "not supported on CPU", "Unsupported data type", "kernel select failed",
+           "Select CPU operator", "does not support")  # fmt: skip
+
+
+def unregistered(e: BaseException) -> bool:
+    """Whether MindSpore accepted the call (types, shapes) and only lacks a kernel for its CPU target."""
+    text = str(e)
+    return any(s in text for s in _ABSENT)
+
+
+def np_dtype(t: Any) -> np.dtype:
+    """NumPy dtype of an ms.Tensor, with ``ml_dtypes`` for bfloat16."""
+    name = str(t.dtype)
+    got = _NP.get(name)
+    if got is None:
+        if name == "BFloat16":
+            import ml_dtypes
+
+            got = np.dtype(ml_dtypes.bfloat16)
+        else:
+            got = np.dtype(name.lower())
+        _NP[name] = got
+    return got
+
+
+_NP: dict[str, np.dtype] = {}

@@ -1,0 +1,1 @@
+"""MindSpore kernels of this family: see the package text."""
