@@ -195,8 +195,19 @@ def graph_can_be_walked(t: Any) -> Any:
 
 
 @case
-def matmul_of_matrices_is_mm(t: Any) -> Any:
-    return (leaf(t, 2, 2) @ leaf(t, 2, 2)).grad_fn.name()
+def names_of_products(t: Any) -> Any:
+    F = t.nn.functional
+    got = []
+    for a in ((3,), (4, 3), (2, 4, 3), (5, 2, 4, 3)):
+        for b in ((3,), (3, 5), (2, 3, 5)):
+            got.append(leaf(t, *a) @ leaf(t, *b))
+        for bias in (None, leaf(t, 5)):
+            got.append(F.linear(leaf(t, *a), leaf(t, 5, 3), bias))
+    x, y, z = leaf(t, 4, 3), leaf(t, 3, 5), leaf(t, 2, 4, 3)
+    got += [t.mm(x, y), t.mv(x, y[:, 0]), t.dot(y[:, 0], y[:, 1]), t.vdot(y[:, 0], y[:, 1]), t.bmm(z, z.mT), x @ y.detach()]
+    got += [t.addmm(y[0], x, y), t.addmv(x[:, 0], x, y[:, 0]), t.baddbmm(y[0, 0], z, z.mT), t.addbmm(y[0, 0], z, z.mT)]
+    got += [t.outer(x[0], x[1]), t.inner(x, x), t.tensordot(x, y, 1)]
+    return [[type(r.grad_fn).__name__, r.grad_fn.name()] for r in got]
 
 
 @case
@@ -365,7 +376,8 @@ def function_once_differentiable(t: Any) -> Any:
             return 2 * g * ctx.saved_tensors[0]
 
     a = leaf(t, 3)
-    (g,) = t.autograd.grad(Square.apply(a).sum(), a, create_graph=True)
+    (g,) = t.autograd.grad((Square.apply(a) ** 2).sum(), a, create_graph=True)
+    assert g.requires_grad and g.grad_fn.name() == "torch::autograd::Error"
     g.sum().backward()
 
 

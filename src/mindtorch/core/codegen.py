@@ -353,7 +353,6 @@ def _finish(row: Any, names: str, first: Any, tens: list[Any], lists: list[Any],
 
 def _record(row: Any, nums: frozenset[str]) -> list[str]:
     """Inline recording of a node with one output."""
-    uid = row.uid
     edges, shapes, counts, has_list = [], [], [], False
     for j in row.grad_index:
         p = row.params[j]
