@@ -8,6 +8,7 @@ import numpy as np
 
 from mindtorch.core.errors import check
 from mindtorch.core.observe import whole
+from mindtorch.engine.host.multiply_add import F4, axpy
 from mindtorch.engine.host.quiet import EXTOBJ as E
 from mindtorch.engine.host.quiet import ufunc
 from mindtorch.ops.table import alias, composite, op
@@ -31,6 +32,8 @@ def _scaled(b: np.ndarray, alpha: Any) -> np.ndarray:
 )
 def add(a: np.ndarray, b: np.ndarray, alpha: Any = 1) -> Any:
     """``input + alpha * other``, broadcast and promoted."""
+    if alpha != 1 and a.dtype is F4 and b.dtype is F4 and not isinstance(alpha, complex):
+        return axpy(a, b, alpha)
     return np.add(a, b if alpha == 1 else _scaled(b, alpha), extobj=E)
 
 
@@ -54,6 +57,8 @@ def sub(a: np.ndarray, b: np.ndarray, alpha: Any = 1) -> Any:
         "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator "
         "instead.",
     )
+    if alpha != 1 and a.dtype is F4 and b.dtype is F4 and not isinstance(alpha, complex):
+        return axpy(a, b, -alpha)
     return np.subtract(a, b if alpha == 1 else _scaled(b, alpha), extobj=E)
 
 

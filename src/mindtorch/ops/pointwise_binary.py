@@ -9,6 +9,7 @@ import numpy as np
 
 from mindtorch.core.errors import check
 from mindtorch.core.tensor import Tensor
+from mindtorch.engine.host import multiply_add as M
 from mindtorch.engine.host import pointwise as K
 from mindtorch.ops.table import alias, composite, op
 
@@ -300,7 +301,7 @@ lerp = op(
         end=lambda g, weight: g * (weight.conj() if isinstance(weight, Tensor) else _conj(weight)),
         weight=lambda g, input, end: g * (end - input).conj(),
     ),
-)(K.lerp)
+)(M.lerp)
 addcmul = op(
     "addcmul(T input, T tensor1, T tensor2, *, N value=1)",
     promote="same",
@@ -311,7 +312,7 @@ addcmul = op(
         tensor1=lambda g, tensor2, value: g * (tensor2 * value).conj(),
         tensor2=lambda g, tensor1, value: g * (tensor1 * value).conj(),
     ),
-)(K.addcmul)
+)(M.addcmul)
 
 
 def _addcdiv(a: np.ndarray, b: np.ndarray, c: np.ndarray, value: Any) -> np.ndarray:
@@ -322,7 +323,7 @@ def _addcdiv(a: np.ndarray, b: np.ndarray, c: np.ndarray, value: Any) -> np.ndar
         "division of tensor1 and tensor2. Use (input + value * torch.trunc(tensor1 / tensor2)).to(input.dtype) or "
         "(input + value * (tensor1 / tensor2)) for float inputs.",
     )
-    return K.addcdiv(a, b, c, value)
+    return M.addcdiv(a, b, c, value)
 
 
 addcdiv = op(

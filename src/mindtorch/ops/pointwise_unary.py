@@ -32,7 +32,14 @@ def _same_op(name: str, kernel: Any, **grad: Any) -> Any:
 
 
 # ------------------------------------------------------------------------------------------ exponentials and roots
-exp = _float_op("exp", ufunc(np.exp), input=lambda g, out: g * out.conj())
+exp = op(
+    "exp(T input)",
+    promote="float",
+    inplace=True,
+    out=True,
+    direct=(np.exp, f"input.a.size < {K.LARGE}"),
+    grad=dict(input=lambda g, out: g * out.conj()),
+)(K.exp)
 exp2 = _float_op("exp2", K.exp2, input=lambda g, out: g * out.conj() * LN2)
 expm1 = _float_op("expm1", ufunc(np.expm1), input=lambda g, out: g * (out.conj() + 1))
 log = _float_op("log", ufunc(np.log), input=lambda g, input: g.div(input.conj()))

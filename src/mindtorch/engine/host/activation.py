@@ -255,6 +255,12 @@ def _hardswish_slope(x: np.ndarray, p: float, q: float) -> Any:
     return np.where(x < 3, y, _c(x, 1.0))
 
 
+def complex_silu(a: np.ndarray) -> np.ndarray:
+    """a / (1 + exp(-a)) for complex a."""
+    with quiet():
+        return a / (a.dtype.type(1) + np.exp(-a))
+
+
 silu = _forward(lambda x, p, q: x * _sigmoid(x), silu1)
 gelu = _forward(_gelu, gelu1)
 gelu_tanh = _forward(_gelut, gelut1)
@@ -284,6 +290,17 @@ silu_backward = _backward(_silu_slope, silu2)
 
 
 # ---------------------------------------------------------------------- relu and thresholds
+def _relu_fallback(x: np.ndarray, out: np.ndarray) -> None:
+    np.maximum(x, _ZERO[F32], out, extobj=E)
+
+
+@fused(_relu_fallback, exact=True)
+def _relu_loop(x, out):  # type: ignore[no-untyped-def]
+    # written so that a nan stays; NumPy's maximum with one number is not vectorised
+    for i in range(x.size):
+        out[i] = F(0.0) if x[i] <= F(0.0) else x[i]
+
+
 def relu(a: np.ndarray) -> Any:
     """max(a, 0); any real dtype but bool (RuntimeError)."""
     zero = _ZERO.get(a.dtype)
@@ -291,6 +308,10 @@ def relu(a: np.ndarray) -> Any:
         if a.dtype.kind == "b":
             raise RuntimeError("Boolean inputs not supported for relu")
         zero = np.zeros((), a.dtype)
+    if a.dtype is F32 and a.size >= 1024 and (_relu_loop.compiled is not None or _relu_loop.tick(a.size)):
+        out = np.empty(a.shape, F32)
+        _relu_loop(_flat(a), out.reshape(-1))
+        return out
     return np.maximum(a, zero, extobj=E)
 
 

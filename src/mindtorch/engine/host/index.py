@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core.errors import check, wrap_dim
-from mindtorch.engine.host.jit import fused
+from mindtorch.engine.host import index_loops as loops
 from mindtorch.engine.host.pointwise import scalar_name
 from mindtorch.engine.host.quiet import quiet
 
@@ -104,7 +104,7 @@ def _offsets(shape: Shape, dim: int, index_shape: Shape) -> tuple[int, np.ndarra
 
 @functools.lru_cache(maxsize=256)
 def _plan(shape: Shape, dim: int, index_shape: Shape, src: Shape | None) -> tuple[int, int, np.ndarray | None, bool]:
-    """(dim, stride, offsets, whether the compiled loops apply) for checked shapes; offsets only of small indices."""
+    """(dim, stride, offsets, whether the compiled loops can apply) for checked shapes; offsets only of small indices."""
     check(
         len(index_shape) == len(shape),
         RuntimeError,
@@ -115,7 +115,7 @@ def _plan(shape: Shape, dim: int, index_shape: Shape, src: Shape | None) -> tupl
     size = math.prod(index_shape)
     aligned = all(n == m for d, (n, m) in enumerate(zip(index_shape, shape)) if d != dim)
     stride, offsets = _offsets(shape, dim, index_shape) if size < LARGE else (0, None)
-    return dim, stride, offsets, size >= LARGE and aligned
+    return dim, stride, offsets, aligned
 
 
 def _flat_positions(shape: Shape, dim: int, i: np.ndarray) -> np.ndarray:
@@ -163,18 +163,6 @@ def index_select(a: np.ndarray, dim: int, i: np.ndarray) -> np.ndarray:
     return a.take(i, dim)
 
 
-def _np_gather(a: np.ndarray, i: np.ndarray, out: np.ndarray) -> None:
-    out[...] = np.take_along_axis(a, i, 1)
-
-
-@fused(_np_gather)
-def _gather_blocks(a, i, out):  # type: ignore[no-untyped-def]
-    for o in range(i.shape[0]):
-        for k in range(i.shape[1]):
-            for n in range(i.shape[2]):
-                out[o, k, n] = a[o, i[o, k, n], n]
-
-
 def gather(a: np.ndarray, dim: int, i: np.ndarray) -> np.ndarray:
     """``out[p] = a[p with p[dim] replaced by i[p]]``, shape of ``i``. RuntimeError for an index out of range."""
     if i.size == 0:
@@ -184,14 +172,14 @@ def gather(a: np.ndarray, dim: int, i: np.ndarray) -> np.ndarray:
     shape = i.shape
     if a.ndim == 0 or not shape:
         a, i = _at_least_1d(a), _at_least_1d(i)
-    dim, stride, offsets, large = _plan(a.shape, dim, i.shape, None)
-    bounds(i, a.shape[dim], dim, RuntimeError)
-    if large and a.dtype.kind in "fiu":
+    dim, stride, offsets, aligned = _plan(a.shape, dim, i.shape, None)
+    if aligned and a.dtype.kind in "fiu" and i.dtype is I8 and loops.ready(loops.gather, i.size):
         out = np.empty(shape, a.dtype)
         outer, size, inner = _blocks(a.shape, dim)
         a3 = np.ascontiguousarray(a).reshape(outer, size, inner)
-        _gather_blocks(a3, np.ascontiguousarray(i).reshape(outer, -1, inner), out.reshape(outer, -1, inner))
-        return out
+        if loops.gather(a3, np.ascontiguousarray(i).reshape(outer, -1, inner), out.reshape(outer, -1, inner)):
+            return out
+    bounds(i, a.shape[dim], dim, RuntimeError)
     pos = _positions(i, stride, offsets) if stride else _flat_positions(a.shape, dim, i)
     return a.reshape(-1).take(pos).reshape(shape)
 
@@ -258,8 +246,19 @@ def _prepare(a: np.ndarray, dim: int, i: np.ndarray, src: np.ndarray | None, nam
     if src is not None:
         check(src.dtype == a.dtype, RuntimeError, f"{name}(): Expected self.dtype to be equal to src.dtype")
         src = _crop(src, i.shape)
-    bounds(i, view.shape[plan[0]], plan[0], RuntimeError)
     return out, view, i, src, plan
+
+
+def _looped(loop: Any, view: np.ndarray, i: np.ndarray, src: np.ndarray | None, plan: tuple[Any, ...]) -> bool:
+    """Run a compiled scatter loop when it applies. RuntimeError for an index out of range, here or in ``bounds``."""
+    d = view.dtype
+    if src is not None and plan[3] and i.dtype is I8 and d.kind in "fiu" and d.itemsize > 2 and loops.ready(loop, i.size):
+        outer, size, inner = _blocks(view.shape, plan[0])
+        at, values = np.ascontiguousarray(i), np.ascontiguousarray(src)
+        if loop(view.reshape(outer, size, inner), at.reshape(outer, -1, inner), values.reshape(outer, -1, inner)):
+            return True
+    bounds(i, view.shape[plan[0]], plan[0], RuntimeError)
+    return False
 
 
 def _scatter_positions(view: np.ndarray, i: np.ndarray, plan: tuple[Any, ...]) -> np.ndarray:
@@ -273,6 +272,8 @@ def scatter(a: np.ndarray, dim: int, i: np.ndarray, src: np.ndarray | None, valu
     out, view, i, src, plan = _prepare(a, dim, i, src, "scatter")
     if view is None:
         return out
+    if _looped(loops.scatter, view, i, src, plan):
+        return out
     pos = _scatter_positions(view, i, plan)
     if src is None:
         with quiet():
@@ -280,19 +281,6 @@ def scatter(a: np.ndarray, dim: int, i: np.ndarray, src: np.ndarray | None, valu
     else:
         out.reshape(-1)[pos] = src.reshape(-1)
     return out
-
-
-def _np_scatter_add(out: np.ndarray, i: np.ndarray, src: np.ndarray) -> None:
-    pos = _flat_positions(out.shape, 1, i)
-    np.add.at(out.reshape(-1), pos.reshape(-1), src.reshape(-1))
-
-
-@fused(_np_scatter_add)
-def _scatter_add_blocks(out, i, src):  # type: ignore[no-untyped-def]
-    for o in range(i.shape[0]):
-        for k in range(i.shape[1]):
-            for n in range(i.shape[2]):
-                out[o, i[o, k, n], n] += src[o, k, n]
 
 
 def scatter_reduce(
@@ -307,14 +295,11 @@ def scatter_reduce(
     out, view, i, src, plan = _prepare(a, dim, i, src, name)
     if view is None:
         return out
-    if plan[3] and reduce == "sum" and include_self and out.dtype.kind in "fiu" and out.dtype.itemsize > 2:
-        outer, size, inner = _blocks(view.shape, plan[0])
-        _scatter_add_blocks(
-            out.reshape(outer, size, inner),
-            np.ascontiguousarray(i).reshape(outer, -1, inner),
-            np.ascontiguousarray(src).reshape(outer, -1, inner),
-        )
-        return out
+    if reduce == "sum" and include_self:
+        if _looped(loops.scatter_add, view, i, src, plan):
+            return out
+    else:
+        bounds(i, view.shape[plan[0]], plan[0], RuntimeError)
     _reduce_at(out.reshape(-1), _scatter_positions(view, i, plan), src.reshape(-1), reduce, include_self)
     return out
 
@@ -377,20 +362,10 @@ def _np_index_add(out: np.ndarray, i: np.ndarray, src: np.ndarray) -> None:
     np.add.at(out, (slice(None), i), src)
 
 
-@fused(_np_index_add)
-def _index_add_blocks(out, i, src):  # type: ignore[no-untyped-def]
-    for o in range(src.shape[0]):
-        for k in range(src.shape[1]):
-            j = i[k]
-            for n in range(src.shape[2]):
-                out[o, j, n] += src[o, k, n]
-
-
 def index_add(a: np.ndarray, dim: int, i: np.ndarray, src: np.ndarray, alpha: Any) -> np.ndarray:
     """A copy of ``a`` with ``alpha * src`` added to the slices ``i`` along ``dim``."""
     d, i, s = _slices("index_add_", a, dim, i, src)
     out = np.array(a, order="C", copy=True)
-    bounds(i, _at_least_1d(out).shape[d], d, RuntimeError)
     if not i.size:
         return out
     if alpha != 1:
@@ -398,11 +373,22 @@ def index_add(a: np.ndarray, dim: int, i: np.ndarray, src: np.ndarray, alpha: An
     outer, size, inner = _blocks(_at_least_1d(out).shape, d)
     o3 = out.reshape(outer, size, inner)
     s3 = np.ascontiguousarray(s).reshape(outer, i.size, inner)
-    if s.size >= LARGE and out.dtype.kind in "fiu" and out.dtype.itemsize > 2:
-        _index_add_blocks(o3, i, s3)
-    else:
-        _np_index_add(o3, i, s3)
+    if _add_slices(o3, i, s3):
+        return out
+    bounds(i, size, d, RuntimeError)
+    _np_index_add(o3, i, s3)
     return out
+
+
+def _add_slices(out: np.ndarray, i: np.ndarray, src: np.ndarray) -> bool:
+    """``out[:, i[k]] += src[:, k]`` by the compiled loop; False when it is not in use or an index is out of range.
+
+    In the second case the caller raises: ``out`` is then half written.
+    """
+    d = out.dtype
+    if d.kind not in "fiu" or d.itemsize <= 2 or not loops.ready(loops.slices_add, src.size):
+        return False
+    return loops.slices_add(out, np.ascontiguousarray(i), src)
 
 
 def index_copy(a: np.ndarray, dim: int, i: np.ndarray, src: np.ndarray) -> np.ndarray:
@@ -470,6 +456,8 @@ def index_put(
         key[p] = i
     at = tuple(key)
     try:
+        if accumulate and len(indices) == 1 and _accumulated(out, indices[0], where[0], values):
+            return out
         if accumulate:
             np.add.at(out, at, values)
         else:
@@ -477,6 +465,19 @@ def index_put(
     except IndexError as e:
         raise IndexError(str(e).replace("axis", "dimension")) from None
     return out
+
+
+def _accumulated(out: np.ndarray, i: np.ndarray, dim: int, values: np.ndarray) -> bool:
+    """Slices added at one int64 index array, by the compiled loop; False when that does not apply."""
+    if i.dtype is not I8 or not i.size or out.ndim == 0 or values.shape != out.shape[:dim] + i.shape + out.shape[dim + 1 :]:
+        return False
+    outer, size, inner = _blocks(out.shape, dim)
+    flat = i.reshape(-1)
+    low = flat.item(flat.argmin())
+    if low < -size or flat.item(flat.argmax()) >= size:
+        return False
+    flat = np.where(flat < 0, flat + size, flat) if low < 0 else flat
+    return _add_slices(out.reshape(outer, size, inner), flat, np.ascontiguousarray(values).reshape(outer, -1, inner))
 
 
 def put(a: np.ndarray, i: np.ndarray, src: np.ndarray, accumulate: bool) -> np.ndarray:

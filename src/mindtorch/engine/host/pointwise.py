@@ -18,25 +18,15 @@ F4 = np.dtype(np.float32)
 F8 = np.dtype(np.float64)
 LARGE = 16_384
 """Elements from which compiled kernels are tried."""
+MEDIUM = 2048
+"""The same for kernels whose NumPy form is not vectorised (a bound that is one number)."""
 ONE = {np.dtype(t): np.ones((), t) for t in (np.float32, np.float64, np.complex64, np.complex128)}
 """0-d ones: a Python number costs a ufunc twice as much."""
 _NAMES = {
-    "bool": "Bool",
-    "uint8": "Byte",
-    "int8": "Char",
-    "int16": "Short",
-    "int32": "Int",
-    "int64": "Long",
-    "uint16": "UInt16",
-    "uint32": "UInt32",
-    "uint64": "UInt64",
-    "float16": "Half",
-    "bfloat16": "BFloat16",
-    "float32": "Float",
-    "float64": "Double",
-    "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-}
+    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long", "uint16": "UInt16",
+    "uint32": "UInt32", "uint64": "UInt64", "float16": "Half", "bfloat16": "BFloat16", "float32": "Float",
+    "float64": "Double", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+}  # fmt: skip
 
 
 def scalar_name(d: np.dtype) -> str:
@@ -65,49 +55,6 @@ def fma(a: Any, b: Any, c: Any) -> Any:
         t = np.asarray(np.multiply(a.astype(F8), b.astype(F8), extobj=EXTOBJ))
         return np.asarray(np.add(t, c.astype(F8), extobj=EXTOBJ)).astype(F4)
     return np.add(np.multiply(a, b, extobj=EXTOBJ), c, extobj=EXTOBJ)
-
-
-def _np_addcmul(a: np.ndarray, b: np.ndarray, c: np.ndarray, value: Any, out: np.ndarray) -> None:
-    out[...] = fma(b if value == 1 else b * value, c, a)
-
-
-@fused(_np_addcmul)
-def _addcmul_flat(a, b, c, value, out):  # type: ignore[no-untyped-def]
-    for i in range(a.size):
-        out[i] = (value * b[i]) * c[i] + a[i]
-
-
-def addcmul(a: np.ndarray, b: np.ndarray, c: np.ndarray, value: Any) -> np.ndarray:
-    """``a + (value * b) * c``; integer tensors truncate ``value`` as PyTorch does."""
-    refuse("addcmul_cpu_out", a, "b")
-    v = a.dtype.type(value)
-    if a.dtype == F4 and _flat(a, b, c):
-        out = np.empty(a.shape, F4)
-        _addcmul_flat(a.reshape(-1), b.reshape(-1), c.reshape(-1), v, out.reshape(-1))
-        return out
-    return fma(b if value == 1 else np.multiply(b, np.asarray(v), extobj=EXTOBJ), c, a)
-
-
-def addcdiv(a: np.ndarray, b: np.ndarray, c: np.ndarray, value: Any) -> np.ndarray:
-    """``a + (value * b) / c`` on floating arrays."""
-    with quiet():
-        t = b if value == 1 else b * a.dtype.type(value)
-        t = t / c
-        if t.shape == np.broadcast(a, t).shape and t.ndim:
-            t += a
-            return t
-        return a + t
-
-
-def lerp(a: np.ndarray, b: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Linear interpolation; from the nearer end, so that weight 1 gives ``b`` exactly."""
-    refuse("lerp_kernel_scalar", a, "biu")
-    d = np.asarray(np.subtract(b, a, extobj=EXTOBJ))
-    if w.ndim == 0:
-        return fma(w, d, a) if abs(w.item()) < 0.5 else fma(np.asarray(w - ONE[w.dtype]), d, b)
-    with quiet():
-        near = np.abs(w) < 0.5
-        return np.where(near, fma(w, d, a), fma(w - ONE[w.dtype], d, b))
 
 
 # ------------------------------------------------------------------------------------------ unary
@@ -231,6 +178,25 @@ def tanh_backward(g: np.ndarray, y: np.ndarray) -> np.ndarray:
     r = np.asarray(np.multiply(y, y, extobj=EXTOBJ))
     np.subtract(ONE[y.dtype], r, r, extobj=EXTOBJ)
     return np.multiply(r, g, r, extobj=EXTOBJ)
+
+
+def _np_exp(x: np.ndarray, out: np.ndarray) -> None:
+    np.exp(x, out, extobj=EXTOBJ)
+
+
+@fused(_np_exp)
+def _exp_flat(x, out):  # type: ignore[no-untyped-def]
+    for i in range(x.size):
+        out[i] = exp32(x[i])  # noqa: F821
+
+
+def exp(a: np.ndarray) -> Any:
+    """``e ** a``."""
+    if a.dtype is F4 and a.size >= LARGE and a.flags.c_contiguous:
+        out = np.empty(a.shape, F4)
+        _exp_flat(a.reshape(-1), out.reshape(-1))
+        return out
+    return np.exp(a, extobj=EXTOBJ)
 
 
 def rounding(uf: np.ufunc, name: str) -> Any:
@@ -506,11 +472,43 @@ def heaviside(a: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.where(a == 0, values, (a > 0).astype(a.dtype))
 
 
+def _np_clamp(x: np.ndarray, lo: Any, hi: Any, out: np.ndarray) -> None:
+    np.minimum(np.maximum(x, lo), hi, out)
+
+
+@fused(_np_clamp, exact=True)
+def _clamp_flat(x, lo, hi, out):  # type: ignore[no-untyped-def]
+    for i in range(x.size):
+        v = x[i]
+        # comparisons with nan are false, so a nan stays
+        v = lo if v < lo else v
+        out[i] = hi if v > hi else v
+
+
+def _clamp_fast(a: np.ndarray, lo: np.ndarray | None, hi: np.ndarray | None) -> np.ndarray | None:
+    """The compiled loop for numbers as bounds; None when it is not in use, or a bound is nan."""
+    if (lo is None and hi is None) or any(b is not None and b.ndim for b in (lo, hi)):
+        return None
+    if _clamp_flat.compiled is None and not _clamp_flat.tick(a.size):
+        return None
+    low = F4.type(-np.inf) if lo is None else F4.type(lo)
+    high = F4.type(np.inf) if hi is None else F4.type(hi)
+    if low != low or high != high:
+        return None
+    out = np.empty(a.shape, F4)
+    _clamp_flat(a.reshape(-1), low, high, out.reshape(-1))
+    return out
+
+
 def clamp(a: np.ndarray, lo: np.ndarray | None, hi: np.ndarray | None) -> np.ndarray:
     """``min(max(a, lo), hi)`` with nan propagated; either bound may be None, not both."""
     kind = a.dtype.kind
     if kind == "c":
         raise NotImplementedError("clamp is not supported for complex types")
+    if a.dtype is F4 and a.size >= MEDIUM and a.flags.c_contiguous:
+        got = _clamp_fast(a, lo, hi)
+        if got is not None:
+            return got
     if lo is None:
         if hi is None:
             raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")

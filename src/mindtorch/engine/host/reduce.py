@@ -17,7 +17,7 @@ import numpy as np
 from numpy.core.multiarray import c_einsum
 
 from mindtorch.core.errors import check
-from mindtorch.engine.host import sums
+from mindtorch.engine.host import row_reduce, sums
 from mindtorch.engine.host.quiet import EXTOBJ, quiet
 
 F4 = np.dtype(np.float32)
@@ -148,7 +148,7 @@ def axis_sum(a: np.ndarray, ax: tuple[int, ...]) -> np.ndarray:
             a = x.dot(ones(n, a.dtype)) if exact is None else exact
         else:
             x = a.reshape(outer, n, inner)
-            exact = sums.sum_rows(x) if x.size >= sums.MIN and not _wide(x) else None
+            exact = sums.sum_rows(x) if x.size >= sums.MIN else None
             if exact is not None:
                 a = exact
             elif outer == 1 and n <= 128 and x.size < 16384:
@@ -192,6 +192,8 @@ def sum_(a: np.ndarray, dim: Any = None, keepdim: bool = False, dtype: Any = Non
         else:
             r = axis_sum(a, ax)
         return r.reshape(kept(a.shape, ax)) if keepdim else r
+    if d.kind == "b" and dtype is None and not keepdim and not dim:
+        return I8.type(np.count_nonzero(a))
     ax = axes(dim, a.ndim)
     if d.kind in "biu":
         if dtype is None or d.kind == "b":
@@ -264,6 +266,10 @@ def prod(a: np.ndarray, dim: Any = None, keepdim: bool = False, dtype: Any = Non
             r = np.multiply.reduce(a, axis=ax, keepdims=keepdim, dtype=a.dtype)
             return np.asarray(r).astype(dtype.np) if narrow else r
     d = I8 if a.dtype.kind in "biu" else a.dtype
+    if ax is not None and len(ax) == 1 and ax[0] == a.ndim - 1:
+        fast = row_reduce.prod_last(a, keepdim)
+        if fast is not None:
+            return fast
     with quiet():
         if ax is not None and len(ax) == 1 and ax[0] == a.ndim - 1 and a.shape[-1] >= 32 and a.dtype.kind == "f":
             a = _halved(a)
@@ -323,6 +329,10 @@ def var_mean(
     """Variance (standard deviation with ``root``) and mean. Complex input: variance of the parts added, complex
     mean."""
     ax = axes(dim, a.ndim)
+    if a.dtype is F4 and (ax is None or len(ax) == 1):
+        got = row_reduce.moments(a, None if ax is None else ax[0], correction, keepdim, root)
+        if got is not None:
+            return got
     if a.dtype is F4 and a.size <= 4096 and not keepdim and (ax is None or (a.ndim == 2 and len(ax) == 1)):
         fast = _small_moments(a, None if ax is None else ax[0], correction, root)
         if fast is not None:
@@ -361,6 +371,8 @@ def extreme(name: str, fn: np.ufunc) -> Any:
     def kernel(a: np.ndarray, dim: Any = None, keepdim: bool = False) -> Any:
         if a.dtype.kind == "c":
             raise NotImplementedError(f'"{name}" not implemented for complex tensors: they have no order')
+        if dim is None and not keepdim and a.size:
+            return fn.reduce(a.ravel())
         ax = axes(dim, a.ndim)
         if not a.size:
             _nonempty(name, a, ax)
@@ -461,6 +473,10 @@ def count_nonzero(a: np.ndarray, dim: Any) -> Any:
 def logsumexp(a: np.ndarray, dim: Any, keepdim: bool) -> Any:
     """``log(sum(exp(a)))`` shifted by the largest element."""
     ax = axes(dim, a.ndim)
+    if ax is not None and len(ax) == 1 and ax[0] == a.ndim - 1:
+        fast = row_reduce.logsumexp_last(a, keepdim)
+        if fast is not None:
+            return fast
     with quiet():
         if not a.size:
             return np.log(np.add.reduce(np.exp(a), axis=ax, keepdims=keepdim))
@@ -477,13 +493,17 @@ def logsumexp(a: np.ndarray, dim: Any, keepdim: bool) -> Any:
 
 def _sum_squares(a: np.ndarray, ax: tuple[int, ...] | None, keepdim: bool) -> Any:
     """Sum of squares, in one pass where the memory layout allows it."""
+    if a.size >= 64 and (ax is None or len(ax) == 1):
+        got = row_reduce.square_sum(a, None if ax is None else ax[0], keepdim)
+        if got is not None:
+            return got
     if not keepdim and a.size <= _BLOCK:
         if ax is None:
             v = a.ravel()
             return v.dot(v)
         if a.ndim == 2 and len(ax) == 1:
             return c_einsum("ij,ij->i" if ax[0] else "ij,ij->j", a, a)
-    if a.flags.c_contiguous and a.size >= sums.MAX and not keepdim:
+    if a.flags.c_contiguous and a.size > _BLOCK and not keepdim:
         if ax is None:
             v = a.reshape(-1)
             m = v.size - v.size % 1024

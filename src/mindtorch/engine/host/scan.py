@@ -44,6 +44,47 @@ def _cumsum_middle(a, out):  # type: ignore[no-untyped-def]
                 to[c] = carry[c]
 
 
+def _np_cumprod_rows(a: np.ndarray, out: np.ndarray) -> None:
+    with quiet():
+        out[...] = np.multiply.accumulate(a, axis=1, dtype=F8)
+
+
+@fused(_np_cumprod_rows)
+def _cumprod_rows(a, out):  # type: ignore[no-untyped-def]
+    for i in range(a.shape[0]):
+        p = 1.0
+        for j in range(a.shape[1]):
+            p *= a[i, j]
+            out[i, j] = p
+
+
+@fused(_np_cumprod_rows)
+def _cumprod_middle(a, out):  # type: ignore[no-untyped-def]
+    p, n, k = a.shape
+    carry = np.empty(k, np.float64)
+    for b in range(p):
+        carry[:] = 1.0
+        for i in range(n):
+            row = a[b, i]
+            to = out[b, i]
+            for c in range(k):
+                carry[c] *= row[c]
+                to[c] = carry[c]
+
+
+def _compiled(a: np.ndarray, d: int, rows: Any, middle: Any) -> np.ndarray | None:
+    """Running sums or products along ``d`` by the compiled loops; None while they are not in use."""
+    last = d == a.ndim - 1
+    loop = rows if last else middle
+    if loop.compiled is None and not loop.tick(a.size):
+        return None
+    out = np.empty(a.shape, F4)
+    n = a.shape[d]
+    shape = (-1, n) if last else (math.prod(a.shape[:d]), n, math.prod(a.shape[d + 1 :]))
+    loop(a.reshape(shape), out.reshape(shape))
+    return out
+
+
 def _typed(a: np.ndarray, dtype: Any) -> np.ndarray:
     if dtype is not None:
         with quiet():
@@ -51,21 +92,16 @@ def _typed(a: np.ndarray, dtype: Any) -> np.ndarray:
     return a.astype(np.int64) if a.dtype.kind in "biu" and a.dtype != np.int64 else a
 
 
-def _accumulate(fn: np.ufunc) -> Any:
+def _accumulate(fn: np.ufunc, rows: Any, middle: Any) -> Any:
     def kernel(a: np.ndarray, dim: int, dtype: Any = None) -> np.ndarray:
         d = wrap_dim(dim, a.ndim)
         a = _typed(a, dtype)
         if a.ndim == 0:
             return a.copy()
-        if fn is np.add and a.dtype == F4 and a.flags.c_contiguous and a.size >= 16384:
-            out = np.empty(a.shape, F4)
-            n = a.shape[d]
-            if d == a.ndim - 1:
-                _cumsum_rows(a.reshape(-1, n), out.reshape(-1, n))
-            else:
-                shape = (math.prod(a.shape[:d]), n, math.prod(a.shape[d + 1 :]))
-                _cumsum_middle(a.reshape(shape), out.reshape(shape))
-            return out
+        if a.dtype == F4 and a.flags.c_contiguous and a.size:
+            got = _compiled(a, d, rows, middle)
+            if got is not None:
+                return got
         wide = F8 if a.dtype.itemsize <= 4 and a.dtype.kind in "fV" else a.dtype
         with quiet():
             return fn.accumulate(a, axis=d, dtype=wide).astype(a.dtype, copy=False)
@@ -73,8 +109,8 @@ def _accumulate(fn: np.ufunc) -> Any:
     return kernel
 
 
-cumsum = _accumulate(np.add)
-cumprod = _accumulate(np.multiply)
+cumsum = _accumulate(np.add, _cumsum_rows, _cumsum_middle)
+cumprod = _accumulate(np.multiply, _cumprod_rows, _cumprod_middle)
 
 
 def _cum_extreme(fn: np.ufunc, beats: np.ufunc) -> Any:
