@@ -139,7 +139,7 @@ def native_group_norm(
         f"native_group_norm(): input of shape {list(input.shape)} is not N * C * HxW = {N} * {C} * {HxW} elements",
     )
     out = _native_group_norm(input.reshape(N, C, HxW), group, weight, bias, eps)[0]
-    rows = input.reshape(N, group, -1)  # the statistics carry gradients of their own
+    rows = input.reshape(N, group, C // group * HxW)  # the statistics carry gradients of their own
     mean = rows.mean(2)
     return out.reshape(input.shape), mean, ((rows - mean[:, :, None]).square().mean(2) + eps).rsqrt()
 

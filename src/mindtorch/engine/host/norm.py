@@ -174,12 +174,33 @@ def _ln_back_rows(g, x, w, gx, gw, gb, eps, nt):  # type: ignore[no-untyped-def]
                 ob[j] += h[j]
 
 
+def _ln_back_single(g: np.ndarray, x: np.ndarray, w: np.ndarray | None, eps: float) -> tuple[np.ndarray, ...]:
+    """Rows of one element: the gradient is 0 up to rounding, and 1 / sqrt(eps) makes PyTorch's rounding visible.
+
+    So it is rounded here as there: products in float32, three of them fused with the addition that follows (exact in
+    float64, rounded once).
+    """
+    w = np.ones((), F32) if w is None else np.asarray(w, F32).reshape(())
+    wide = np.float64
+    rstd = F32.type(1) / np.sqrt(F32.type(eps))
+    with quiet():
+        db = g * w
+        ds = g * x * w
+        b = (db.astype(wide) * x - ds).astype(F32) * rstd * rstd * rstd
+        c = (-b.astype(wide) * x - db * rstd).astype(F32)
+        gx = (b.astype(wide) * x + rstd * g * w).astype(F32) + c
+        gw = (x.astype(wide) * rstd - x * rstd).astype(F32) * g
+    return gx, gw.sum(dtype=F32).reshape(1), g.sum(dtype=F32).reshape(1)
+
+
 def layer_norm_backward(
     g: np.ndarray, x: np.ndarray, w: np.ndarray | None, n: int, eps: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Gradients of input (x's shape), weight and bias (``n`` elements each)."""
     if x.size == 0:
         return np.zeros_like(x), np.zeros(n, x.dtype), np.zeros(n, x.dtype)
+    if n == 1 and x.dtype == F32 and g.dtype == F32:
+        return _ln_back_single(g, x, w, eps)
     nt = jit.threads_for(x.size)
     gx = np.empty(x.shape, x.dtype)
     gw, gb = np.zeros((nt, n), x.dtype), np.zeros((nt, n), x.dtype)
