@@ -11,6 +11,7 @@ import sys
 from mindtorch.cli import run, switch
 
 COMMANDS = {
+    "compare": ("mindtorch.cli.compare", "main", "compare two API dumps and name the first divergence"),
     "convert": ("mindtorch.cli.convert", "main", "convert, list or compare checkpoints of any format"),
     "env": ("mindtorch.cli.main", "env", "print the versions of everything involved"),
     "layers": ("mindtorch.cli.layers", "main", "compare two files of debug_layer_info side by side"),

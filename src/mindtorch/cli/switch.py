@@ -30,12 +30,19 @@ def _top(name: str) -> str:
     return name.partition(".")[0]
 
 
+def _home(name: str) -> str:
+    """Where mindtorch keeps the module that a program imports as ``name``."""
+    if name == "troubleshooter":
+        return "mindtorch.tools.troubleshooter"
+    return f"mindtorch.tools.{name.partition('.')[2]}" if _top(name) == "troubleshooter" else f"mindtorch.{name}"
+
+
 class _Loader:
     """Gives an import of ``torch.x`` the module ``mindtorch.torch.x``."""
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         """The one module of both names."""
-        module = importlib.import_module(f"mindtorch.{spec.name}")
+        module = importlib.import_module(_home(spec.name))
         self.spec = module.__spec__
         return module
 
@@ -86,11 +93,21 @@ def _ours(name: str) -> Any:
         raise
 
 
+def _exists(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
 class _Finder:
     """Answers for the torch family."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """A spec for a module that mindtorch has; ModuleNotFoundError with the reason for one that it has not."""
+        if _top(name) == "troubleshooter":
+            # The package itself cannot run on mindtorch; its functions are in our tools.
+            return importlib.machinery.ModuleSpec(name, _Loader(), is_package=True) if _exists(_home(name)) else None
         if _top(name) not in FAMILY:
             return None
         real = _ours(name)

@@ -97,12 +97,12 @@ class OptimizerHooks:
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self.recorder.alive() and self.recorder.settings.dump_type != "stack":
-            self.recorder.optimizer(type(optimizer).__name__, "grads", optimizer.param_groups)
+            self.recorder.before_update(type(optimizer).__name__, optimizer.param_groups)
 
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self.recorder.alive():
             if self.recorder.settings.dump_type != "stack":
-                self.recorder.optimizer(type(optimizer).__name__, "weights", optimizer.param_groups)
+                self.recorder.after_update(type(optimizer).__name__)
             self.recorder.next_step()
 
     def remove(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from mindtorch.tools import frameworks, values
 from mindtorch.tools.dump.modules import ModuleHooks, OptimizerHooks
 from mindtorch.tools.dump.names import PREFIX
-from mindtorch.tools.dump.on_pytorch import SKIPPED, written
+from mindtorch.tools.dump.on_pytorch import RESHAPING, SKIPPED, written
 from mindtorch.tools.dump.stacks import call_site, callee_at, operator_at
 
 _SPACES = {"F": "Functional", "torch": "Torch", "Tensor": "Tensor", "linalg": "Linalg", "fft": "FFT", "special": "Special"}
@@ -105,7 +105,7 @@ class MindtorchSide:
             return _HIDDEN
         call = self.recorder.begin(*site, self._inputs(row, args))
         self._local.open = (below, call)
-        return below, call, site[1], _is_view(below) if written(site[1]) else False
+        return below, call, site[1], site[1] in RESHAPING or (written(site[1]) and _is_view(below))
 
     def after(self, row: Any, args: Any, out: Any, token: Any) -> None:
         """The row that `before` opened has returned."""

@@ -138,9 +138,15 @@ class PyTorchSide:
                 raise
         if call is not None:
             outs = list(values.leaves(out))
-            view = any(written(site[1]) and t._is_view() for _, t in outs)
+            view = site[1] in RESHAPING or any(written(site[1]) and t._is_view() for _, t in outs)
             r.end(call, outs, gradients=not view)
         return out
+
+
+RESHAPING = frozenset(
+    "t_ transpose_ swapaxes_ swapdims_ squeeze_ unsqueeze_ as_strided_ resize_ set_".split()
+)
+"""Change what a tensor is in place: the gradient of the tensor before and behind cannot be told apart."""
 
 
 def written(name: str) -> bool:

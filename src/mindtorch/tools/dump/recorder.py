@@ -45,6 +45,8 @@ class Value:
     array: np.ndarray | None
     stats: values.Stats | None
     md5: str
+    small: list[float] | None = None
+    """Set for what the files of TroubleShooter leave out: a 0-d value, or sum and size of an integer tensor."""
 
 
 @dataclass
@@ -59,6 +61,7 @@ class Call:
     inputs: list[Value]
     weights: dict[str, Any]
     owner: Any = None
+    sources: dict[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -86,6 +89,8 @@ class Recorder:
         self._range_done = False
         self.module_stack: list[str] = []
         self._known: dict[int, Any] = {}
+        self._weights: dict[str, tuple[Any, np.ndarray]] = {}
+        self._makers: dict[int, tuple[Any, str]] = {}
         self._lock = threading.RLock()
         self._pid = os.getpid()
         atexit.register(self.files.flush)
@@ -104,6 +109,7 @@ class Recorder:
         """Record no longer; files are complete."""
         self.running = False
         self._known.clear()
+        self._makers.clear()
         self.module_stack.clear()
         self.files.flush()
 
@@ -147,7 +153,8 @@ class Recorder:
             return None
         path = self.module_stack[-1] if self.module_stack else ""
         frames = user_stack(self.settings.filter_stack, 3)
-        call = Call(kind, name, count, path, frames, self.capture(inputs, copy=True), {}, owner)
+        inputs = list(inputs)
+        call = Call(kind, name, count, path, frames, self.capture(inputs, copy=True), {}, owner, self._sources(inputs))
         if owner is not None:
             call.weights = {"params": self._members(owner._parameters)}
         if not self.settings.overflow_check:
@@ -161,6 +168,7 @@ class Recorder:
     def end(self, call: Call, outputs: list[tuple[str, Any]], gradients: bool = True) -> None:
         """The call returned: write its inputs, outputs and record, and watch for the gradients of its outputs."""
         outs = self.capture(outputs)
+        self._made(call.key, outputs)
         if self.settings.overflow_check:
             if not any(v.stats and (v.stats.nan or v.stats.inf) for v in outs):
                 return
@@ -170,16 +178,35 @@ class Recorder:
         with self._lock:
             for role, found in (("input", call.inputs), ("output", outs)):
                 for v in found:
-                    self._write(f"{call.key}_forward_{role}{v.suffix}", v)
+                    if v.small is None:
+                        self._write(f"{call.key}_forward_{role}{v.suffix}", v)
             self._record(call, outs)
         if self.retain_backward and gradients:
             for label, t in outputs:
                 if values.is_tensor(t) and values.requires_grad(t):
                     t.register_hook(self._watcher(call, file_index(label)))
 
+    def _sources(self, inputs: list[tuple[str, Any]]) -> dict[str, str]:
+        """Which recorded call made each input."""
+        out = {}
+        for label, t in inputs:
+            maker = self._makers.get(id(t))
+            if maker is not None and maker[0]() is t:
+                out[file_index(label)] = maker[1]
+        return out
+
+    def _made(self, key: str, outputs: list[tuple[str, Any]]) -> None:
+        if len(self._makers) > 5000:
+            self._makers = {i: m for i, m in self._makers.items() if m[0]() is not None}
+        for _, t in outputs:
+            if values.is_tensor(t):
+                self._makers[id(t)] = (weakref.ref(t), key)
+
     def _record(self, call: Call, outs: list[Value]) -> None:
         record: dict[str, Any] = {"call": call.key, "step": self.step, "phase": "forward", "module": call.module}
         record.update(call.weights)
+        if call.sources:
+            record["from"] = call.sources
         bad = {
             f"{role}{v.suffix}": [v.stats.nan, v.stats.inf]
             for role, found in (("input", call.inputs), ("output", outs))
@@ -188,13 +215,22 @@ class Recorder:
         }
         if bad:
             record["not_finite"] = bad
+        small = {
+            f"{role}{v.suffix}": v.small
+            for role, found in (("input", call.inputs), ("output", outs))
+            for v in found
+            if v.small is not None
+        }
+        if small:
+            record["small"] = small
         self.files.call(record)
 
     def fail(self, call: Call, why: str) -> None:
         """The call raised: its inputs are kept, which is what one wants to see then."""
         with self._lock:
             for v in call.inputs:
-                self._write(f"{call.key}_forward_input{v.suffix}", v)
+                if v.small is None:
+                    self._write(f"{call.key}_forward_input{v.suffix}", v)
             self.files.call({"call": call.key, "step": self.step, "phase": "forward", "module": call.module, "failed": why})
 
     def _watcher(self, call: Call, suffix: str) -> Any:
@@ -204,7 +240,8 @@ class Recorder:
             with self._lock:
                 for v in self.capture([("", grad)]):
                     v.suffix = suffix
-                    self._write(f"{call.key}_backward_input{suffix}", v)
+                    if v.small is None:
+                        self._write(f"{call.key}_backward_input{suffix}", v)
                     self._backward_record(call, suffix, v)
 
         return hook
@@ -212,6 +249,8 @@ class Recorder:
     def _backward_record(self, call: Call, suffix: str, v: Value) -> None:
         record: dict[str, Any] = {"call": call.key, "step": self.step, "phase": "backward", "module": call.module}
         record["value"] = suffix
+        if v.small is not None:
+            record["small"] = v.small
         if v.stats is not None and (v.stats.nan or v.stats.inf):
             record["not_finite"] = {f"input{suffix}": [v.stats.nan, v.stats.inf]}
         self.files.call(record)
@@ -231,16 +270,26 @@ class Recorder:
             self._write(flat, Value("", "torch.float32", (1,), zero, values.Stats(0.0, 0.0, 0.0, 0.0, 0, 0), ""))
             self.files.call({"layer": name, "step": self.step})
 
-    def optimizer(self, name: str, phase: str, groups: Any) -> None:
-        """Gradients before, and weights after, an optimiser's step; ``phase`` is "grads" or "weights"."""
+    def before_update(self, name: str, groups: Any) -> None:
+        """An optimiser is about to step: keep its weights, and write what gradients it has."""
         found: dict[str, Any] = {}
+        self._weights = {}
         for group in groups:
             for p in group["params"]:
                 path = self.parameters.get(id(p))
-                t = p.grad if phase == "grads" else p
-                if path is not None and t is not None:
-                    found[path] = self._brief(t)
-        self.files.call({"optimizer": name, "step": self.step, phase: found})
+                if path is not None and p.grad is not None:
+                    found[path] = self._brief(p.grad)
+                    self._weights[path] = (p, values.to_array(p, copy=True))
+        self.files.call({"optimizer": name, "step": self.step, "grads": found})
+
+    def after_update(self, name: str) -> None:
+        """The optimiser has stepped: write by how much each weight moved."""
+        moved: dict[str, Any] = {}
+        for path, (p, old) in self._weights.items():
+            with np.errstate(all="ignore"):
+                moved[path] = brief(values.statistics(np.asarray(values.to_array(p) - old)))
+        self._weights = {}
+        self.files.call({"optimizer": name, "step": self.step, "moved": moved})
 
     # ------------------------------------------------------------------ values
     def _members(self, table: dict[str, Any]) -> dict[str, Any]:
@@ -262,10 +311,7 @@ class Recorder:
         s = values.statistics(a)
         if len(self._known) > 200:
             self._known.clear()
-        try:
-            self._known[key] = (weakref.ref(t), version, a.shape, s)
-        except TypeError:
-            return s
+        self._known[key] = (weakref.ref(t), version, a.shape, s)
         return s
 
     def capture(self, found: Iterable[tuple[str, Any]], copy: bool = False) -> list[Value]:
@@ -283,7 +329,7 @@ class Recorder:
         dtype = values.dtype_name(t)
         shape = tuple(int(n) for n in t.shape)
         if s.filter_data and (not shape or 0 in shape or not ("float" in dtype or "complex" in dtype)):
-            return None
+            return _small(label, t, dtype, shape) if s.dump_type != "stack" and 0 not in shape else None
         if s.dump_type == "stack":
             return Value(file_index(label), dtype, shape, None, None, "")
         try:
@@ -306,6 +352,24 @@ class Recorder:
         three = [getattr(st, k) if st is not None and c in asked else NAN for c, k in (("max", "max"), ("min", "min"), ("avg", "mean"))]
         norm = st.norm if st is not None and "l2norm" in asked else []
         self.files.line(name, v.dtype, v.shape, three, v.md5 or [], norm)
+
+
+def _small(label: str, t: Any, dtype: str, shape: tuple[int, ...]) -> Value | None:
+    try:
+        a = values.to_array(t)
+    except TypeError:
+        return None
+    if a.dtype.kind == "c":
+        a = np.abs(a)
+    if a.ndim == 0:
+        small = [float(a)]
+    elif a.dtype.kind in "biu":
+        small = [float(a.sum(dtype=np.float64)), float(a.size)]
+    else:
+        return None
+    bad = not np.isfinite(small[0])
+    stats = values.Stats(small[0], small[0], small[0], abs(small[0]), int(np.isnan(small[0])), int(np.isinf(small[0]))) if bad else None
+    return Value(file_index(label), dtype, shape, None, stats, "", small)
 
 
 def _number(label: str, x: Any) -> Value | None:

@@ -9,6 +9,10 @@ import importlib
 from typing import Any
 
 _FROM = {
+    "api_dump_init": "api_dump",
+    "api_dump_start": "api_dump",
+    "api_dump_stop": "api_dump",
+    "api_dump_compare": "api_compare",
     "get_weight_map": "weight_map",
     "convert_weight": "weight_map",
     "convert_weight_and_load": "weight_map",
