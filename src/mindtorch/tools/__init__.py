@@ -8,7 +8,13 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_FROM = {"debug_layer_info": "layers", "as_troubleshooter": "troubleshooter"}
+_FROM = {
+    "as_troubleshooter": "troubleshooter",
+    "convert_to_ms_tensor": "convert_tensor",
+    "convert_to_torch_tensor": "convert_tensor",
+    "debug_layer_info": "layers",
+    "pth2ckpt": "pth2ckpt",
+}
 """Public function -> the file it lives in."""
 
 
