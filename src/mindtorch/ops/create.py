@@ -499,8 +499,10 @@ def from_dlpack(ext_tensor: Any) -> Tensor:
 
 
 def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
-    """``as_tensor`` with a choice of copying."""
+    """``as_tensor`` with a choice of copying. An untyped storage gives its bytes, seen as ``dtype`` (uint8)."""
     d = None if dtype is None else _dtype_of(dtype)
+    if isinstance(getattr(obj, "array", None), np.ndarray) and hasattr(obj, "untyped"):
+        obj = np.asarray(obj.untyped().array).view(np.uint8 if d is None else d.np)
     if isinstance(obj, Tensor) and not copy:
         t = as_tensor(obj, d, device)
         return t if t.requires_grad == requires_grad else t.detach().requires_grad_(requires_grad)

@@ -9,6 +9,7 @@ from typing import Any
 from mindtorch.core import device as _device
 from mindtorch.core import dtype as _dtype
 from mindtorch.core.legacy import TYPES
+from mindtorch.core.tensor import Tensor
 
 __all__ = [
     "are_deterministic_algorithms_enabled", "channels_last", "channels_last_3d", "contiguous_format", "e", "get_float32_matmul_precision",
@@ -91,6 +92,9 @@ class memory_format(layout):  # noqa: N801 - public name
 strided, sparse_coo, sparse_csr = layout("strided"), layout("sparse_coo"), layout("sparse_csr")
 contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
 channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
+
+# Bound here because the object it answers with belongs to this layer.
+Tensor.layout = property(lambda self: strided)
 
 inf, nan, pi, e, tau, newaxis = math.inf, math.nan, math.pi, math.e, math.tau, None
 
