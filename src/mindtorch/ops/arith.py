@@ -8,7 +8,7 @@ import numpy as np
 
 from mindtorch.core.errors import check
 from mindtorch.core.observe import whole
-from mindtorch.engine.host.multiply_add import F4, axpy
+from mindtorch.engine.host.multiply_add import F4, axpy, axpy_into
 from mindtorch.engine.host.quiet import EXTOBJ as E
 from mindtorch.engine.host.quiet import ufunc
 from mindtorch.ops.table import alias, composite, op
@@ -28,6 +28,7 @@ def _scaled(b: np.ndarray, alpha: Any) -> np.ndarray:
     inplace=True,
     out=True,
     direct=(np.add, "alpha == 1"),
+    into=axpy_into,
     grad={"input": lambda g: g, "other": lambda g, alpha: g if alpha == 1 else g * _conj(alpha)},
 )
 def add(a: np.ndarray, b: np.ndarray, alpha: Any = 1) -> Any:
@@ -47,6 +48,7 @@ def _conj(v: Any) -> Any:
     inplace=True,
     out=True,
     direct=(np.subtract, "alpha == 1"),
+    into=lambda a, b, alpha: axpy_into(a, b, -alpha),
     grad={"input": lambda g: g, "other": lambda g, alpha: -g if alpha == 1 else g * -_conj(alpha)},
 )
 def sub(a: np.ndarray, b: np.ndarray, alpha: Any = 1) -> Any:

@@ -66,6 +66,7 @@ class Row:
         self.nondiff = frozenset(options.pop("nondiff", ()))
         self.note = options.pop("note", "")
         self.direct = options.pop("direct", None)
+        self.into = options.pop("into", None)
         self._promo = options.pop("promote_params", None)
         seq = options.pop("structseq", None)
         self.structseq = _structseq(self.name, seq) if seq else None
