@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mindtorch import log
+from mindtorch.torch.nn.modules.module import Module
 
 __all__ = [
-    "Final", "annotate", "export", "freeze", "fork", "ignore", "interface", "is_scripting", "is_tracing", "isinstance", "load",
+    "Final", "ScriptModule", "annotate", "export", "freeze", "fork", "ignore", "interface", "is_scripting", "is_tracing", "isinstance", "load",
     "optimize_for_inference", "save", "script", "script_if_tracing", "script_method", "trace", "trace_module", "unused", "wait",
 ]  # fmt: skip
 
@@ -131,8 +132,8 @@ def save(m: Any, f: Any, _extra_files: Any = None) -> None:
 def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_shapes: bool = False) -> Any:
     """Refused: compiled programs cannot be run."""
     raise RuntimeError(
-        "torch.jit.load: TorchScript programs cannot be run here; under PyTorch, write the weights with "
-        "torch.save(torch.jit.load(f).state_dict(), g) and load those into the model's class"
+        "torch.jit.load: TorchScript programs cannot be run here; take the weights out with "
+        "`python -m mindtorch convert IN.pt OUT.pth` (--list shows them) and load those into the model's class"
     )
 
 
@@ -145,6 +146,13 @@ def _unavailable(name: str) -> type:
     return type(name, (), {"__new__": make, "__module__": __name__, "__doc__": "No instances exist: there is no compiler."})
 
 
-ScriptModule = _unavailable("ScriptModule")
+class ScriptModule(Module):
+    """Base class of modules meant for the compiler: an ordinary Module here, its methods run eagerly."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _eager("ScriptModule")
+
+
 ScriptFunction = _unavailable("ScriptFunction")
 RecursiveScriptModule = _unavailable("RecursiveScriptModule")

@@ -207,10 +207,19 @@ class SummaryWriter:
     def add_graph(
         self, model: Any, input_to_model: Any = None, verbose: bool = False, use_strict_trace: bool = True
     ) -> None:
-        """Raises: there is no traced graph to draw."""
-        raise RuntimeError(
-            "SummaryWriter.add_graph is not supported: mindtorch traces no graph; use add_text(str(model))"
-        )
+        """Run ``model`` once on ``input_to_model`` (a tensor or a tuple) and draw which module feeds which.
+
+        A node is one call of a module; PyTorch draws single operations, which mindtorch does not trace.
+        ValueError without an input.
+        """
+        if input_to_model is None:
+            raise ValueError("SummaryWriter.add_graph: input_to_model is needed, the model runs on it once")
+        from mindtorch.torch.utils.tensorboard.graph import module_graph
+
+        graph = module_graph(model, input_to_model)
+        if verbose:
+            print(graph)
+        self._writer.add_event(self._event.Event(wall_time=time.time(), graph_def=graph.SerializeToString()))
 
     def flush(self) -> None:
         """Write what is waiting."""
