@@ -34,6 +34,8 @@ def _home(name: str) -> str:
     """Where mindtorch keeps the module that a program imports as ``name``."""
     if name == "troubleshooter":
         return "mindtorch.tools.troubleshooter"
+    if _top(name) == "safetensors":
+        return f"mindtorch.tools.{name}"
     return f"mindtorch.tools.{name.partition('.')[2]}" if _top(name) == "troubleshooter" else f"mindtorch.{name}"
 
 
@@ -135,7 +137,21 @@ class _Finder:
         """Nothing is cached."""
 
 
+class _StandIn:
+    """Comes last in ``sys.meta_path``: answers for safetensors when that package is not installed."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """A spec for what our tools have of it."""
+        if _top(name) != "safetensors" or not _exists(_home(name)):
+            return None
+        return importlib.machinery.ModuleSpec(name, _Loader(), is_package=name == "safetensors")
+
+    def invalidate_caches(self) -> None:
+        """Nothing is cached."""
+
+
 _finder = _Finder()
+_stand_in = _StandIn()
 
 
 def active() -> bool:
@@ -175,8 +191,12 @@ def _set(on: bool) -> None:
     sys.modules.update(_away.pop(on, {}))
     if on:
         sys.meta_path.insert(0, _finder)  # type: ignore[arg-type]
+        sys.meta_path.append(_stand_in)  # type: ignore[arg-type]
     else:
         sys.meta_path.remove(_finder)  # type: ignore[arg-type]
+        sys.meta_path.remove(_stand_in)  # type: ignore[arg-type]
+        for name in [n for n, m in sys.modules.items() if _top(n) == "safetensors" and m.__name__.startswith("mindtorch.")]:
+            del sys.modules[name]
 
 
 def torch_disable() -> None:
