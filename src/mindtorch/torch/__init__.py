@@ -32,7 +32,7 @@ float = _dtype.float32  # noqa: A001
 int = _dtype.int32  # noqa: A001
 
 _SUBMODULES = {
-    "amp", "autograd", "backends", "cpu", "cuda", "distributions", "fft", "func", "hub", "jit", "linalg", "multiprocessing",
+    "amp", "autograd", "backends", "cpu", "cuda", "distributed", "distributions", "fft", "func", "hub", "jit", "linalg", "multiprocessing",
     "masked", "nn", "optim", "overrides", "random", "serialization", "signal", "special", "storage", "testing", "types", "utils", "version",
     "__future__", "_utils", "accelerator", "compiler", "futures", "npu", "onnx", "return_types", "sparse",
 }  # fmt: skip

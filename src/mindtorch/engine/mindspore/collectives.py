@@ -15,7 +15,6 @@ import os
 import sys
 import time
 from datetime import timedelta
-from typing import Any
 
 import numpy as np
 
