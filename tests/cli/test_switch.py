@@ -1,7 +1,9 @@
 """``python -m mindtorch`` behaves as plain ``python`` does, and ``import torch`` means mindtorch in it and its children."""
 # ruff: noqa: E501 - tables of cases are easier to read unwrapped
 
+import importlib.metadata
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -238,6 +240,28 @@ def test_environment_variable_and_hidden_sitecustomize(tmp_path):
     assert got.stdout == "own sitecustomize\nmindtorch.torch.storage\n", got.stderr
     got = run(["-c", code], "/", PYTHONPATH=path)
     assert got.stdout == "own sitecustomize\ntorch.storage\n", got.stderr
+
+
+def test_environment_variable_through_the_installed_file(tmp_path):
+    """``MINDTORCH_SWITCH=1`` alone switches a program that somebody else starts: the file in site-packages is read."""
+    site = tmp_path / "site"
+    site.mkdir()
+    shutil.copy(os.path.join(SRC, "mindtorch", "cli", "startup", "mindtorch_switch.pth"), site)
+    code = f"import site, sys; site.addsitedir({str(site)!r}); import torch; print(torch.__file__)"
+    code += "; print('mindtorch.cli.switch' in sys.modules)"
+    ours = os.path.join(SRC, "mindtorch", "torch", "__init__.py")
+    assert run(["-c", code], tmp_path, MINDTORCH_SWITCH="1").stdout == f"{ours}\nTrue\n"
+    for off in ("", "0"):
+        theirs, loaded = run(["-c", code], tmp_path, MINDTORCH_SWITCH=off).stdout.splitlines()
+        assert theirs != ours and loaded == "False"
+
+
+def test_the_file_is_installed():
+    try:
+        files = importlib.metadata.files("mindtorch")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("mindtorch is on the path but not installed")
+    assert "mindtorch_switch.pth" in [str(f) for f in files or []]
 
 
 def test_importing_the_package_is_light(tmp_path):
