@@ -39,7 +39,11 @@ check: $(VENV)/.dev
 	$(PY) scripts/sizes.py
 
 bench: $(VENV)/.test
-	for b in benchmarks/*.py; do echo "== $$b"; $(PY) $$b || exit 1; done
+	rm -f docs/speed.json
+	$(PY) benchmarks/overhead.py --json docs/speed.json
+	$(PY) benchmarks/train_steps.py --json docs/speed.json
+	$(PY) benchmarks/kernels.py --json docs/speed.json
+	$(PY) benchmarks/kernels.py --against torch --json docs/speed.json
 
 conformance: $(VENV)/.test
 	@test -f scripts/conformance.py || { echo "scripts/conformance.py is not written yet"; exit 1; }

@@ -6,7 +6,7 @@ import math
 import sys
 from typing import Any
 
-from side_by_side import compare, serve
+from side_by_side import compare, serve, write_json
 
 
 def build(torch: Any) -> dict[str, Any]:
@@ -47,4 +47,7 @@ if __name__ == "__main__":
     ratios = {k: a / b for k, (a, b) in got.items()}
     for k, (a, b) in sorted(got.items(), key=lambda kv: -ratios[kv[0]]):
         print(f"{k:14s} mindtorch {a * 1e6:8.2f} us   PyTorch {b * 1e6:8.2f} us   ratio {ratios[k]:.2f}")
-    print(f"geometric mean {math.exp(sum(map(math.log, ratios.values())) / len(ratios)):.2f}, worst {max(ratios.values()):.2f}")
+    mean = math.exp(sum(map(math.log, ratios.values())) / len(ratios))
+    print(f"geometric mean {mean:.2f}, worst {max(ratios.values()):.2f}")
+    cases = {k: {"mindtorch": a, "pytorch": b, "ratio": ratios[k]} for k, (a, b) in got.items()}
+    write_json("overhead", {"geometric_mean": mean, "worst": max(ratios.values()), "cases": cases})
