@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from mindtorch.core import accelerate
+from mindtorch.core import accelerate, observe
 from mindtorch.core import device as _device
 from mindtorch.core import dtype as D
 from mindtorch.core.dispatch import as_meta, slow
 from mindtorch.core.legacy import TYPES
 from mindtorch.core.tape import type_name
 from mindtorch.core.tensor import Tensor
+from mindtorch.engine.host.quiet import quiet
 from mindtorch.ops.table import op, put
 
 
@@ -26,7 +27,9 @@ def _cast_back(g: Any, input_dtype: Any) -> Any:
 def _cast(a: np.ndarray, dtype: Any) -> np.ndarray:
     if a.dtype.kind == "c" and dtype.np.kind != "c":
         a = a.real if dtype is not D.bool_ else a
-    with np.errstate(all="ignore"):
+    if a.dtype.kind == "b" or (a.dtype.kind in "iuf" and dtype.np.itemsize == 8 and dtype.np.kind == "f"):
+        return a.astype(dtype.np)  # nothing to warn of
+    with quiet():
         if a.dtype.kind == "f" and dtype.np.kind in "iu" and dtype.np.itemsize < 4:
             return a.astype(np.int64).astype(dtype.np)
         return a.astype(dtype.np)
@@ -107,6 +110,8 @@ def _parse_to(args: tuple[Any, ...], kw: dict[str, Any]) -> tuple[Any, Any, bool
 
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """This tensor with another dtype and/or device; itself when nothing changes (unless ``copy``)."""
+    if not kwargs and len(args) == 1 and args[0].__class__ is D.dtype:
+        return self if args[0] is self.k.dtype else _cast(self, args[0])
     dtype, dev, copy, mf = _parse_to(args, kwargs)
     x = self
     if dev is not None:
@@ -260,13 +265,19 @@ def fill(a: np.ndarray, value: Any) -> np.ndarray:
     v = np.asarray(value)
     if v.ndim:
         raise RuntimeError(f"fill only supports 0-dimension value tensor but got tensor with {v.ndim} dimensions.")
-    with np.errstate(all="ignore"):
+    with quiet():
         z[...] = v.astype(a.dtype) if not (v.dtype.kind == "c" and a.dtype.kind != "c") else v.real
     return z
 
 
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Write ``value`` everywhere."""
+    if observe.OBSERVERS:
+        return observe.run(_FILL, _fill, (self, value), {})
+    return _fill(self, value)
+
+
+def _fill(self: Tensor, value: Any) -> Tensor:
     from mindtorch.core import modes, views
     from mindtorch.core.tensor import cell_of
 
@@ -277,7 +288,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
         views.check_writable(self, "fill_")
     if isinstance(value, Tensor) and value.a.ndim:
         raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.a.ndim} dimensions.")
-    with np.errstate(all="ignore"):
+    with quiet():
         self.a[...] = np.asarray(v).astype(self.a.dtype)
     cell_of(self).bump()
     return self
@@ -285,8 +296,11 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 
 def zero_(self: Tensor) -> Tensor:
     """Write zero everywhere."""
-    return fill_(self, 0)
+    if observe.OBSERVERS:
+        return observe.run(_ZERO, _fill, (self, 0), {})
+    return _fill(self, 0)
 
 
+_FILL, _ZERO = observe.Whole(fill_), observe.Whole(zero_)
 put("Tensor", fill_=fill_, zero_=zero_)
 put("torch", fill_=fill_, zero_=zero_)

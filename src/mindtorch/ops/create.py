@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from mindtorch.core import accelerate
+from mindtorch.core import accelerate, views
 from mindtorch.core import device as _device
 from mindtorch.core import dtype as D
-from mindtorch.core import views
 from mindtorch.core.dispatch import as_meta, write_out
 from mindtorch.core.errors import check
 from mindtorch.core.signature import is_number, to_int, to_ints
 from mindtorch.core.tensor import Tensor, wrap
+from mindtorch.engine.host.quiet import quiet
 from mindtorch.ops.table import put
 
 
@@ -38,14 +38,23 @@ def _made(a: np.ndarray, device: Any, requires_grad: bool = False, out: Any = No
     if out is not None:
         write_out(name, out, wrap(a))
         return out
-    dev = _device_of(device)
-    t = as_meta(a.shape, D.from_np(a.dtype)) if dev.type == "meta" else wrap(a if dev.type == "cpu" else accelerate.put(a, dev))
+    dev = _device_of(device) if device is not None or _device._default is not _device.cpu or _device._stack() else _device.cpu
+    t = wrap(a) if dev is _device.cpu else as_meta(a.shape, D.from_np(a.dtype)) if dev.type == "meta" else wrap(a if dev.type == "cpu" else accelerate.put(a, dev))
     if requires_grad:
         views.requires_grad_(t)
     return t
 
 
 def _shape(name: str, size: Any) -> tuple[int, ...]:
+    if len(size) == 1 and isinstance(size[0], (tuple, list)):
+        size = size[0]
+    for s in size:
+        if s.__class__ is not int or s < 0:
+            return _odd_shape(name, size)
+    return tuple(size)
+
+
+def _odd_shape(name: str, size: Any) -> tuple[int, ...]:
     if len(size) == 1 and not isinstance(size[0], (int, np.integer, Tensor)):
         size = size[0]
     elif len(size) == 1 and isinstance(size[0], Tensor) and size[0].a.ndim:
@@ -116,7 +125,10 @@ def full(size: Any, fill_value: Any, *, out: Any = None, dtype: Any = None, devi
 
 def _filled(shape: Any, value: Any, d: D.dtype) -> np.ndarray:
     a = np.empty(shape, d.np)
-    with np.errstate(all="ignore"):
+    if value.__class__ is float and d.np.kind == "f" and (d.np.itemsize == 8 or -3e4 < value < 3e4):
+        a.fill(value)
+        return a
+    with quiet():
         if d.category == D.INT and isinstance(value, (int, np.integer)) and not isinstance(value, bool):
             info = np.iinfo(d.np)
             check(info.min <= value <= info.max, RuntimeError, f"value cannot be converted to type {d.name} without overflow")
@@ -262,9 +274,16 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, out: Any = None, dtype
         d = _dtype_of(dtype)
     n = math.ceil((end - start) / step)
     if d.category == D.INT:
-        a = (int(start) + int(step) * np.arange(n, dtype=np.int64)).astype(d.np)
+        first, by = int(start), int(step)
+        a = np.arange(first, first + by * n, by, np.int64) if by else np.full(n, first, np.int64)
+        a = a if d is D.int64 else a.astype(d.np)
     else:
-        a = (start + np.arange(n, dtype=np.float64) * step).astype(d.np)
+        a = np.arange(n, dtype=np.float64)
+        if step != 1:
+            a *= step
+        if start != 0:
+            a += start
+        a = a.astype(d.np)
     return _made(a, device, requires_grad, out, "arange")
 
 
@@ -289,9 +308,15 @@ def _steps(start: Any, end: Any, steps: int, d: D.dtype) -> np.ndarray:
     wide = np.complex128 if d.category == D.COMPLEX else np.float64 if d is D.float64 else np.float32
     s, e = np.asarray(start, wide), np.asarray(end, wide)
     step = (e - s) / np.asarray(max(steps - 1, 1), wide)
-    i = np.arange(steps)
-    a = np.where(i < steps // 2, s + step * i.astype(wide), e - step * (steps - 1 - i).astype(wide))
-    return a.astype(d.np)
+    i = np.arange(steps).astype(wide)
+    h = steps // 2
+    a = np.empty(steps, wide)
+    low, high = a[:h], a[h:]
+    np.multiply(i[:h], step, low)
+    low += s
+    np.multiply(i[: steps - h][::-1], step, high)
+    np.subtract(e, high, high)
+    return a.astype(d.np, copy=False)
 
 
 def _range_dtype(dtype: Any, start: Any, end: Any) -> D.dtype:
@@ -313,7 +338,7 @@ def logspace(start: Any, end: Any, steps: Any, base: float = 10.0, *, out: Any =
     _no_more("logspace", kw)
     start, end = _num(start), _num(end)
     d = _range_dtype(dtype, start, end)
-    with np.errstate(all="ignore"):
+    with quiet():
         wide = D.float64 if d.category < D.COMPLEX else D.complex128
         a = np.power(np.asarray(base, wide.np), _steps(start, end, to_int(steps), wide))
         a = a.astype(d.np)
@@ -379,7 +404,7 @@ def _from_sequence(data: Any, dtype: Any) -> np.ndarray:
     if a.dtype.kind in "US":
         raise TypeError("new(): invalid data type 'str'")
     if dtype is not None:
-        with np.errstate(all="ignore"):
+        with quiet():
             return a.astype(dtype.np)
     if a.size == 0:
         return a.astype(D.get_default_dtype().np)
@@ -429,7 +454,7 @@ def array_of(data: Any, dtype: D.dtype | None, copy: bool) -> np.ndarray:
             raise TypeError(f"can't convert complex to {d.name}")
         if d.category == D.INT and isinstance(data, int) and d is D.int64 and not -(2**63) <= data < 2**63:
             raise RuntimeError("Overflow when unpacking long long")
-        with np.errstate(all="ignore"):
+        with quiet():
             return np.array(data).astype(d.np) if d.category != D.INT or isinstance(data, bool) else np.array(int(data)).astype(d.np)
     elif isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
         return _from_sequence(data, dtype)
@@ -444,7 +469,7 @@ def array_of(data: Any, dtype: D.dtype | None, copy: bool) -> np.ndarray:
     else:
         raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
     if dtype is not None and a.dtype != dtype.np:
-        with np.errstate(all="ignore"):
+        with quiet():
             return a.astype(dtype.np)
     return np.array(a, order="C", copy=True) if copy else a
 

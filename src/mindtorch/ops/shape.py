@@ -10,7 +10,7 @@ import numpy as np
 
 from mindtorch.core.errors import check, wrap_dim
 from mindtorch.core.signature import to_int, to_ints
-from mindtorch.core.tensor import Tensor, constant
+from mindtorch.core.tensor import Tensor, constant, values
 from mindtorch.ops.table import alias, composite, op, put
 from mindtorch.ops.view_ops import _view, unsafe_parts
 from mindtorch.ops.view_ops import reshape as _reshape
@@ -198,7 +198,7 @@ def _repeat_index(repeats: np.ndarray, n: int | None) -> np.ndarray:
 def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: Any = None) -> Tensor:
     """Each slice of ``dim`` (each element when None) repeated; with one argument the indices that do so."""
     if repeats is None:
-        return constant(_repeat_index(input.a, None))
+        return constant(_repeat_index(values(input), None)).to(input.device)
     x = input.reshape(-1) if dim is None else input
     d = 0 if dim is None else wrap_dim(dim, x.a.ndim)
     n = x.a.shape[d] if x.a.ndim else 1
@@ -212,7 +212,7 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
             "repeats must have the same size as input along dim, but got "
             f"repeats.size(0) = {repeats.a.size} and input.size({d}) = {n}",
         )
-        index = _repeat_index(repeats.a, n)
+        index = _repeat_index(values(repeats), n)
     if output_size is not None:
         check(
             index.size == output_size,
@@ -267,7 +267,18 @@ def roll(a: np.ndarray, shifts: tuple[int, ...], dims: tuple[int, ...]) -> np.nd
         RuntimeError,
         f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}",
     )
-    return np.roll(a, shifts, tuple(wrap_dim(d, a.ndim) for d in dims)) if a.ndim else a.copy()
+    if a.ndim == 0:
+        return a.copy()
+    if len(dims) > 1:
+        return np.roll(a, shifts, tuple(wrap_dim(d, a.ndim) for d in dims))
+    d = wrap_dim(dims[0], a.ndim)
+    n = a.shape[d]
+    k = shifts[0] % n if n else 0
+    head = (slice(None),) * d
+    out = np.empty(a.shape, a.dtype)
+    out[(*head, slice(k, None))] = a[(*head, slice(0, n - k))]
+    out[(*head, slice(0, k))] = a[(*head, slice(n - k, None))]
+    return out
 
 
 @composite("rot90(T input, int k=1, any dims=(0, 1))")

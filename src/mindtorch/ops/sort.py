@@ -9,7 +9,7 @@ import numpy as np
 from mindtorch.core import dtype as D
 from mindtorch.core.errors import check
 from mindtorch.core.signature import to_int
-from mindtorch.core.tensor import Tensor, constant
+from mindtorch.core.tensor import Tensor, constant, values
 from mindtorch.engine.host import sort as K
 from mindtorch.ops.reduce import at_index
 from mindtorch.ops.table import composite, op
@@ -90,6 +90,7 @@ mode = op("mode(T input, dim dim=-1, bool keepdim=False)", **dict(_PICK))(K.mode
 
 # ------------------------------------------------------------------------------------------ unique values
 _unique2 = op("_unique2(T input)", half="f32", ns="_C", nondiff=(0, 1, 2), grad={})(K.unique)
+_distinct = op("_distinct(T input)", half="f32", ns="_C", grad={})(K.distinct)
 _unique_dim = op("unique_dim(T input, dim dim)", half="f32", ns="_C", nondiff=(0, 1, 2), grad={})(K.unique_dim)
 _unique_runs = op("unique_consecutive(T input, dim? dim=None)", half="f32", ns="_C", nondiff=(0, 1, 2), grad={})(
     K.unique_consecutive
@@ -106,6 +107,8 @@ def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
 ) -> Any:
     """Distinct elements (slices along ``dim``), always sorted; optionally places and counts."""
+    if dim is None and not return_inverse and not return_counts:
+        return _distinct(input)
     r = _unique2(input) if dim is None else _unique_dim(input, to_int(dim))
     return _choose(r, return_inverse, return_counts)
 
@@ -231,7 +234,7 @@ def _edges(x: Tensor, bins: Any, range_: Any) -> list[Tensor]:
                 f"torch.histogram(): input {x.dtype} and bins {b.dtype} must have one dtype",
             )
         return [b.detach().contiguous() for b in bins]
-    return [constant(e) for e in K.bin_edges(x.a, [int(b) for b in bins], range_)]
+    return [constant(e) for e in K.bin_edges(values(x), [int(b) for b in bins], range_)]
 
 
 @composite(

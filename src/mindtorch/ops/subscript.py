@@ -10,8 +10,9 @@ from mindtorch.core import dtype as D
 from mindtorch.core import modes, observe, overrides, views
 from mindtorch.core.dispatch import broadcast_error, cast_into
 from mindtorch.core.signature import is_number
-from mindtorch.core.tensor import HeldCell, Tensor, cell_of, constant
+from mindtorch.core.tensor import HeldCell, Tensor, cell_of, constant, values
 from mindtorch.core.writable import check_copy, check_overlap
+from mindtorch.engine.host.quiet import quiet
 from mindtorch.ops.table import op, put
 from mindtorch.ops.view_ops import _part, _pick
 
@@ -85,10 +86,10 @@ def _slice(s: slice) -> slice:
 def _array(e: Tensor) -> Any:
     """A tensor used as index: integers, or a mask (uint8 counts as a mask, as PyTorch still does)."""
     if e.k.dtype is D.uint8:
-        return e.a.astype(bool)
+        return values(e).astype(bool)
     if e.k.cat > D.INT:
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
-    return e.a
+    return values(e)
 
 
 def normalise(x: Tensor, index: Any) -> tuple[Any, bool]:
@@ -184,7 +185,7 @@ def add_at(z: np.ndarray, index: Any, v: np.ndarray) -> None:
     if len(index) == 1 and isinstance(index[0], np.ndarray) and index[0].dtype.kind == "b":
         z[index] += v
         return
-    with np.errstate(all="ignore"):
+    with quiet():
         if z.dtype.itemsize == 2 and z.dtype.kind not in "iub":
             wide = z.astype(np.float32)
             np.add.at(wide, index, v.astype(np.float32))
@@ -237,7 +238,7 @@ def _index_put(a: np.ndarray, index: Any, v: np.ndarray, accumulate: bool = Fals
 def write_at(z: np.ndarray, index: Any, v: np.ndarray, accumulate: bool) -> None:
     """``z[index] = v`` or ``+=``, with PyTorch's casts and broadcasting error."""
     if v.dtype != z.dtype:
-        with np.errstate(all="ignore"):
+        with quiet():
             v = v.astype(z.dtype)
     try:
         if accumulate:
@@ -302,7 +303,7 @@ def _value(x: Tensor, value: Any) -> Tensor:
     if is_number(value):
         if isinstance(value, complex) and x.k.cat < D.COMPLEX:
             raise RuntimeError(f"value cannot be converted to type {x.k.dtype} without overflow")
-        with np.errstate(all="ignore"):
+        with quiet():
             return constant(np.array(value).astype(x.k.np))
     if isinstance(value, np.ndarray):
         return constant(np.asarray(value))

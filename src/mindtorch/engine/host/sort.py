@@ -88,7 +88,7 @@ def _topk_rows(x, k, largest, values, index):  # type: ignore[no-untyped-def]
 
 def _topk_fused(x: np.ndarray, k: int, largest: bool) -> tuple[np.ndarray, np.ndarray] | None:
     """By insertion into the k best so far; None while the compiled kernel is not in use."""
-    if not 0 < k <= 64 or x.size < 4096 or x.dtype.kind not in "fi" or not x.flags.c_contiguous:
+    if not 0 < k <= 64 or x.dtype.kind not in "fi" or not x.flags.c_contiguous:
         return None
     if _topk_rows.compiled is None and not _topk_rows.tick(x.size):
         return None
@@ -113,7 +113,7 @@ def topk(a: np.ndarray, k: int, dim: int, largest: bool, sorted: bool = True) ->
     if a.ndim == 0:
         return a.copy(), np.zeros((), I8)
     x = a if d == a.ndim - 1 else np.moveaxis(a, d, -1)
-    got = _topk_fused(x, k, largest) if n > 32 and d == a.ndim - 1 else None
+    got = _topk_fused(x, k, largest) if n and d == a.ndim - 1 else None
     if got is not None:
         return got
     if n <= 256 and a.dtype.kind == "f" and not np.isnan(x).any():
@@ -182,6 +182,23 @@ def unique(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sorted distinct elements, the place of each element among them (in the shape of ``a``), and counts."""
     v, inverse, counts = np.unique(a.ravel(), return_inverse=True, return_counts=True, equal_nan=False)
     return v, inverse.reshape(a.shape).astype(I8, copy=False), counts.astype(I8, copy=False)
+
+
+def distinct(a: np.ndarray) -> np.ndarray:
+    """Sorted distinct elements alone (no two nan are equal): small integers by counting, the rest by one sort."""
+    v = a.ravel()
+    if v.dtype.kind in "iu" and v.dtype.itemsize == 8 and v.size >= 256:
+        low, high = v.item(v.argmin()), v.item(v.argmax())
+        if high - low < 4 * v.size:
+            return (np.bincount(v - low if low else v).nonzero()[0] + low).astype(v.dtype, copy=False)
+    v = np.sort(v)
+    if v.size < 2:
+        return v
+    new = np.empty(v.size, bool)
+    new[0] = True
+    with quiet():
+        np.not_equal(v[1:], v[:-1], new[1:])
+    return v[new]
 
 
 def _group(rows: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -257,7 +274,7 @@ def bincount(a: np.ndarray, weights: np.ndarray | None, minlength: int) -> np.nd
     """Number (or summed weight) of each non-negative integer."""
     if a.size:
         check(
-            a.ndim == 1 and int(a.min()) >= 0, RuntimeError, "bincount only supports 1-d non-negative integral inputs."
+            a.ndim == 1 and a.item(a.argmin()) >= 0, RuntimeError, "bincount only supports 1-d non-negative integral inputs."
         )
     check(minlength >= 0, RuntimeError, f"minlength should be >= 0, got {minlength}")
     if weights is None:
