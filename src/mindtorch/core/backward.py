@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mindtorch.core import tape
+from mindtorch.core import observe, tape
+from mindtorch.core.errors import bounded
 from mindtorch.core.tensor import Tensor, filled_like, wrap
 
 
@@ -23,6 +24,7 @@ def _check_inputs(inputs: list[Any]) -> None:
             raise RuntimeError("One of the differentiated Tensors does not require grad")
 
 
+@bounded
 def backward(
     tensors: Any, grad_tensors: Any = None, retain_graph: Any = None, create_graph: bool = False, grad_variables: Any = None,
     inputs: Any = None,
@@ -38,9 +40,13 @@ def backward(
         if not wanted:
             raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
         _check_inputs(wanted)
+    for o in observe.OBSERVERS:
+        if hasattr(o, "backward"):
+            o.backward(roots)
     tape.run_backward(roots, given, keep, create_graph, wanted, True)
 
 
+@bounded
 def grad(
     outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Any = None, create_graph: bool = False,
     only_inputs: bool = True, allow_unused: Any = None, is_grads_batched: bool = False, materialize_grads: bool = False,

@@ -11,15 +11,21 @@ import types
 from typing import Any
 
 from mindtorch.core import modes, tape
+from mindtorch.core.errors import trim
 from mindtorch.core.tensor import Tensor
 
 NS = modes.NS
+NS["TRIM"] = trim
 _CONSTANTS = (str, int, float, bool, type(None), tuple)
 
 
 def _stub(*args: Any, _row: Any = None, **kwargs: Any) -> Any:
     _compile(_row)  # type: ignore[name-defined]  # noqa: F821
-    return _row.fn(*args, **kwargs)
+    try:
+        return _row.fn(*args, **kwargs)
+    except Exception as err:
+        __tracebackhide__ = True  # noqa: F841 - what test runners and notebooks look for
+        raise TRIM(err)  # type: ignore[name-defined]  # noqa: B904, F821
 
 
 def stub(row: Any) -> Any:
@@ -34,7 +40,11 @@ def stub(row: Any) -> Any:
 
 def _inplace_stub(*args: Any, _row: Any = None, **kwargs: Any) -> Any:
     _compile_inplace(_row)  # type: ignore[name-defined]  # noqa: F821
-    return _row.inplace_fn(*args, **kwargs)
+    try:
+        return _row.inplace_fn(*args, **kwargs)
+    except Exception as err:
+        __tracebackhide__ = True  # noqa: F841
+        raise TRIM(err)  # type: ignore[name-defined]  # noqa: B904, F821
 
 
 def inplace_stub(row: Any, name: str) -> Any:
@@ -52,10 +62,10 @@ def _compile_twin(row: Any) -> None:
     if real is None:
         NS[f"R{row.uid}"] = row
         scope: dict[str, Any] = {}
-        text = f"def _fn(*args, **kwargs): return INPLACE(R{row.uid}, BIND(R{row.uid}, args, kwargs))"
+        text = "\n".join(["def _fn(*args, **kwargs):", *_guarded(f"INPLACE(R{row.uid}, BIND(R{row.uid}, args, kwargs))")])
         exec(compile(text, f"<mindtorch op {row.name}_>", "exec"), NS, scope)
         real = scope["_fn"]
-    fn.__code__, fn.__defaults__, fn.__kwdefaults__ = real.__code__, real.__defaults__, real.__kwdefaults__
+    fn.__code__, fn.__defaults__, fn.__kwdefaults__ = real.__code__.replace(co_name=fn.__name__), real.__defaults__, real.__kwdefaults__
 
 
 NS["_compile_inplace"] = _compile_twin
@@ -73,7 +83,7 @@ def compile_row(row: Any) -> None:
     exec(compile(text, f"<mindtorch op {row.name}>", "exec"), NS, scope)
     real = scope["_fn"]
     fn = row.fn
-    fn.__code__, fn.__defaults__ = real.__code__, real.__defaults__
+    fn.__code__, fn.__defaults__ = real.__code__.replace(co_name=row.name), real.__defaults__
     fn.__kwdefaults__ = real.__kwdefaults__
 
 
@@ -121,19 +131,22 @@ def _source(row: Any) -> str:
                 f"        {p.name} = tuple({p.name}[0]) if {p.name}[0].__class__ in (tuple, list, Size) else INTS({p.name}[0])",
             ]
     if kw:
-        lines.append(f"    if kw: return KW(R{uid}, {names}, kw)")
+        lines += _other("kw", f"KW(R{uid}, {names}, kw)")
     if row.out:
-        lines.append(f"    if out is not None: return OUT(R{uid}, {names}, out)")
+        lines += _other("out is not None", f"OUT(R{uid}, {names}, out)")
     if row.kind == "composite":
         return "\n".join(lines + _composite_body(row, names))
-    slow = f"    return SLOW(R{uid}, {names})"
-    lines.append(f"    if MODE: {slow.strip()}")
-    return "\n".join([*lines, *_once(_op_body(row, names)), slow])
+    body = ["    while not MODE:", *(f"    {line}" for line in _op_body(row, names))]
+    return "\n".join([*lines, *body, *_guarded(f"SLOW(R{uid}, {names})")])
 
 
-def _once(body: list[str]) -> list[str]:
-    """``body`` inside a loop that runs once, so that ``break`` leaves for the slow path, from inside ``try`` too."""
-    return ["    while 1:", *(f"    {line}" for line in body)]
+def _other(cond: str, call: str) -> list[str]:
+    return [f"    if {cond}:", *(f"    {line}" for line in _guarded(call))]
+
+
+def _guarded(call: str) -> list[str]:
+    """Source that returns ``call``, an error of which leaves without the frames below this one."""
+    return [f"    try: return {call}", "    except Exception as _e:", "        __tracebackhide__ = True; raise TRIM(_e)"]
 
 
 def _composite_body(row: Any, names: str) -> list[str]:
@@ -146,7 +159,8 @@ def _composite_body(row: Any, names: str) -> list[str]:
     cond = " or ".join(["MODE", *tests])
     miss = [p.name for p in row.params if p.default is p.none and p.name == "dim"]
     cond = " or ".join([cond, *(f"{m} is MISSING" for m in miss)])
-    return [f"    if {cond}: return SLOW(R{uid}, {names})", f"    return {_call(row, uid, lambda p: p.name)}"]
+    call = _call(row, uid, lambda p: p.name)
+    return _guarded(f"SLOW(R{uid}, {names}) if {cond} else {call}")
 
 
 def _call(row: Any, uid: int, raw: Any) -> str:
@@ -236,10 +250,10 @@ def compile_inplace(row: Any) -> Any:
     if kw:
         return None
     sig = sig.replace(", *, out=None", "").replace(", out=None", "")
-    go = f"return INPLACE(R{uid}, {names})"
+    go = f"INPLACE(R{uid}, {names})"
     x = row.params[0].name
     cond = f"MODE or not ({direct[1]})" if direct[1] else "MODE"
-    head = [f"def _fn({sig}):", f"    if {cond}: {go}"]
+    head = [f"def _fn({sig}):"]
     lines = ["    try:", f"        _k = {x}.k", f"        if not {_gate(row)}: break"]
     if pair:
         y = next(p.name for p in row.params if p.type == "TN")
@@ -264,7 +278,8 @@ def compile_inplace(row: Any) -> Any:
     NS[f"R{uid}"] = row
     NS[f"U{uid}"] = direct[0]
     scope: dict[str, Any] = {}
-    exec(compile("\n".join([*head, *_once(lines), f"    {go}"]), f"<mindtorch op {row.name}_>", "exec"), NS, scope)
+    text = "\n".join([*head, f"    while not ({cond}):", *(f"    {line}" for line in lines), *_guarded(go)])
+    exec(compile(text, f"<mindtorch op {row.name}_>", "exec"), NS, scope)
     return scope["_fn"]
 
 

@@ -20,3 +20,7 @@ for _name in FAMILIES:
 from mindtorch.ops import bind  # noqa: E402
 
 bind.bind()
+
+from mindtorch.core import errors  # noqa: E402
+
+errors.install_hook()

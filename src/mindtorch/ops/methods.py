@@ -10,7 +10,7 @@ import numpy as np
 from mindtorch.core import device as _device
 from mindtorch.core import dtype as D
 from mindtorch.core import hooks, modes, views
-from mindtorch.core.errors import check, wrap_dim
+from mindtorch.core.errors import bounded, check, wrap_dim
 from mindtorch.core.promote import result_type
 from mindtorch.core.signature import to_ints
 from mindtorch.core.tensor import Cell, HeldCell, Leaf, Out, Size, Tensor, address, cell_of, root_array
@@ -72,6 +72,7 @@ def _contains(self: Tensor, x: Any) -> bool:
 
 
 # ------------------------------------------------------------------------------------------ autograd
+@bounded
 def backward(self: Tensor, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False, inputs: Any = None) -> None:
     """Gradients of this tensor with respect to the leaves (or ``inputs``), accumulated in their ``grad``."""
     from mindtorch.core.backward import backward as run
