@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch import log
-from mindtorch.core.tensor import Tensor
+from mindtorch.core.tensor import Tensor, loose_key
 from mindtorch.engine.mindspore import array as A
 from mindtorch.engine.mindspore import kernels
 from mindtorch.engine.mindspore.array import DeviceArray
@@ -61,7 +61,7 @@ def _check_devices(row: Any, values: Sequence[Any], dev: Any) -> None:
 
 
 def _stranger(t: Tensor) -> bool:
-    return (t.a.ndim > 0 or t.k.device.type == "meta") and "loose" not in t.__dict__
+    return (t.a.ndim > 0 or t.k.device.type == "meta") and not t.k.loose
 
 
 # Indices may come from the CPU, as in PyTorch.
@@ -121,6 +121,15 @@ def _view(row: Any, values: list[Any]) -> Any:
     if isinstance(r, (tuple, list)):
         return type(r)([A.adopt(v, x.store) for v in r])
     return A.adopt(r, x.store)
+
+
+def loosen(values: Sequence[Any], out: Any) -> Any:
+    """What an operation computes on the CPU from tensors it made for itself is its own too."""
+    if any(t.k.loose for v in values for t in (v if isinstance(v, list) else (v,)) if isinstance(t, Tensor)):
+        for t in out if isinstance(out, (tuple, list)) else (out,):
+            if isinstance(t, Tensor) and t.k.device.type == "cpu":
+                t.k = loose_key(t.k)
+    return out
 
 
 def _to_ms(p: Any, v: Any, row: Any, values: Sequence[Any]) -> Any:

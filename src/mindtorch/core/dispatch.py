@@ -102,7 +102,8 @@ def _compute(row: Any, values: list[Any]) -> Any:
         raise translate(row, values, e) from None
     if half is not None:
         r = _round(r, half, row, values)
-    return finish(row, r, values, meta)
+    out = finish(row, r, values, meta)
+    return accelerate.loosen(values, out) if accelerators() else out
 
 
 def host_kernel(row: Any, values: list[Any]) -> Any:

@@ -50,7 +50,7 @@ class Numbers(dict):  # type: ignore[type-arg]
 class Key:
     """dtype and device of a tensor, interned, so that ``x.k is y.k`` decides whether a fast path applies."""
 
-    __slots__ = ("cat", "device", "diff", "dtype", "fc", "ff", "floats", "half", "ints", "np", "pf", "plain", "sub")
+    __slots__ = ("cat", "device", "diff", "dtype", "fc", "ff", "floats", "half", "ints", "loose", "np", "pf", "plain", "sub")
 
     def __init__(self, d: _dtype.dtype, dev: _device.device, plain: bool) -> None:
         self.dtype = d
@@ -66,6 +66,7 @@ class Key:
         self.floats = Numbers(d.np)
         self.ints = Numbers(d.np)
         self.sub: Key = self
+        self.loose = False
 
     def __repr__(self) -> str:
         return f"Key({self.dtype}, {self.device}, plain={self.plain})"
@@ -517,8 +518,25 @@ def constant(a: np.ndarray) -> Tensor:
     """A tensor an operation makes for itself: it may meet an accelerator's tensors, which a user's CPU tensor may not."""
     t = wrap(a)
     if _device.accelerators():
-        t.__dict__["loose"] = True
+        t.k = loose_key(t.k)
     return t
+
+
+def loose_key(k: Key) -> Key:
+    """The key of CPU tensors that operations made for themselves."""
+    got = _LOOSE.get(k.np.num)
+    if got is None:
+        got = _LOOSE[k.np.num] = Key(k.dtype, _device.cpu, False)
+        got.loose = True
+    return got
+
+
+_LOOSE: dict[int, Key] = {}
+
+
+def values(t: Tensor) -> np.ndarray:
+    """The values of a tensor in host memory, from wherever they are; not to be written to."""
+    return t.a if t.a.__class__ is np.ndarray else t.a.on_host() if hasattr(t.a, "on_host") else t.a
 
 
 def filled_like(x: Tensor, value: float) -> Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 
 from mindtorch import log
 from mindtorch.core.errors import check
-from mindtorch.core.tensor import Tensor, cell_of, constant
+from mindtorch.core.tensor import Tensor, cell_of, constant, values
 from mindtorch.engine.host import embedding as K
 from mindtorch.ops.table import composite, op
 
@@ -33,8 +33,8 @@ def embedding_dense_backward(g: np.ndarray, i: np.ndarray, rows: int, padding_id
 def _dense_grad(g: Tensor, indices: Tensor, padding_idx: int, by_frequency: bool) -> Tensor:
     rows = _embedding(g, indices, padding_idx, False)
     if by_frequency:
-        counts = np.bincount(indices.a.ravel(), minlength=g.shape[0])
-        rows = rows / constant(counts[indices.a].astype(g.a.dtype)).unsqueeze(-1)
+        counts = np.bincount(values(indices).ravel(), minlength=g.shape[0])
+        rows = rows / constant(counts[values(indices)].astype(g.a.dtype)).unsqueeze(-1)
     return rows if padding_idx < 0 else rows.masked_fill((indices == padding_idx).unsqueeze(-1), 0)
 
 
@@ -73,8 +73,8 @@ def _padding(padding_idx: int | None, rows: int) -> int:
 
 def _renorm(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -> None:
     """Rows in use are limited to max_norm, in place and unrecorded (as PyTorch does before the lookup)."""
-    K.check_index(input.a, weight.shape[0])
-    K.renorm_rows(weight.a, input.a, max_norm, norm_type)
+    K.check_index(values(input), weight.shape[0])
+    K.renorm_rows(weight.a, values(input), max_norm, norm_type)
     cell_of(weight).bump()
 
 
@@ -142,7 +142,7 @@ def _bags(input: Tensor, offsets: Any, include_last_offset: bool) -> tuple[Tenso
         raise ValueError("offsets has to be a 1D Tensor but got None")
     if offsets.ndim != 1:
         raise ValueError("offsets has to be a 1D Tensor")
-    starts = offsets.a.astype(np.int64)
+    starts = values(offsets).astype(np.int64)
     if include_last_offset:
         check(starts.size >= 1, RuntimeError, "include_last_offset: number of offset should be at least 1")
         starts = starts[:-1]
@@ -164,7 +164,7 @@ def _bags(input: Tensor, offsets: Any, include_last_offset: bool) -> tuple[Tenso
 
 
 def _bag_max(rows: Tensor, bag: np.ndarray, bags: int) -> tuple[Tensor, np.ndarray]:
-    best = K.segment_argmax(rows.detach().a, bag, bags)
+    best = K.segment_argmax(values(rows.detach()), bag, bags)
     if not rows.shape[0]:
         return rows.new_zeros((bags, rows.shape[1])), best
     got = rows.gather(0, constant(np.maximum(best, 0)))
@@ -184,8 +184,8 @@ def _embedding_bag(
     flat, bag, bags = _bags(input, offsets, last)
     skip = _padding(padding_idx, weight.shape[0])
     if skip >= 0:
-        keep = np.flatnonzero(flat.a != skip)
-        flat, bag = constant(flat.a[keep]), bag[keep]
+        keep = np.flatnonzero(values(flat) != skip)
+        flat, bag = constant(values(flat)[keep]), bag[keep]
         if weights is not None:
             weights = weights.reshape(-1)[constant(keep)]
     rows = _embedding(weight, flat, skip, by_frequency)
@@ -193,7 +193,7 @@ def _embedding_bag(
     best = np.zeros(0, np.int64)
     if mode == "max":
         out, where = _bag_max(rows, bag, bags)
-        best = np.where(where < 0, -1, flat.a[np.maximum(where, 0)]) if flat.numel() else where
+        best = np.where(where < 0, -1, values(flat)[np.maximum(where, 0)]) if flat.numel() else where
     else:
         if weights is not None:
             rows = rows * weights.reshape(-1, 1)

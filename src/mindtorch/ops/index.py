@@ -9,7 +9,7 @@ import numpy as np
 
 from mindtorch.core.errors import check, wrap_dim
 from mindtorch.core.tape import sum_to
-from mindtorch.core.tensor import Tensor, constant
+from mindtorch.core.tensor import Tensor, constant, values
 from mindtorch.engine.host import index as K
 from mindtorch.engine.host.pointwise import scalar_name
 from mindtorch.log import ignored as _ignored
@@ -274,7 +274,7 @@ def _filled_sum(g: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def _once(index: Tensor, g: Tensor, dim: int) -> Tensor:
-    return constant(np.unique(index.a % g.a.shape[dim]))
+    return constant(np.unique(values(index) % g.a.shape[dim]))
 
 
 index_fill = op(

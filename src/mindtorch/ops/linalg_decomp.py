@@ -9,7 +9,7 @@ import numpy as np
 
 from mindtorch.core import dtype as D
 from mindtorch.core.errors import check
-from mindtorch.core.tensor import Tensor, constant
+from mindtorch.core.tensor import Tensor, constant, values
 from mindtorch.engine.host import linalg as K
 from mindtorch.ops.linalg import matmul, mh
 from mindtorch.ops.table import NS, SPACES, composite, op, put
@@ -108,7 +108,7 @@ def lu_grad(gl: Tensor | None, gu: Tensor | None, low: Tensor, up: Tensor, perm:
 
 def _lu_factor_grad(g: Any, out: Any) -> Tensor:
     gl, gu, low, up = _lu_parts(g[0], out[0])
-    p = constant(K.permutation_matrix(out[1].a, low.shape[-2], low.a.dtype))
+    p = constant(K.permutation_matrix(values(out[1]), low.shape[-2], low.a.dtype))
     return lu_grad(gl, gu, low, up, p)
 
 
@@ -171,7 +171,7 @@ def lu_unpack(
             f"torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype, got "
             f"{LU_pivots.dtype}",
         )
-        p = constant(K.permutation_matrix(LU_pivots.a, m, LU_data.a.dtype))
+        p = constant(K.permutation_matrix(values(LU_pivots), m, LU_data.a.dtype))
     if unpack_data:
         low = LU_data.narrow(-1, 0, k).tril(-1) + constant(np.eye(m, k, dtype=LU_data.a.dtype))
         up = LU_data.narrow(-2, 0, k).triu()
@@ -185,7 +185,7 @@ def linalg_lu(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803
     return linalg_lu.row.structseq(*lu_unpack(lu, piv))
 
 
-@composite("lu(T A, bool pivot=True, bool get_infos=False)")
+@composite("lu(T A, bool pivot=True, bool get_infos=False)", out=True)
 def torch_lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:  # noqa: N803
     """Packed LU and pivots (and info when asked for); raises for a singular matrix otherwise."""
     lu, piv, info = _lu_factor(A, pivot)

@@ -9,7 +9,7 @@ import numpy as np
 
 from mindtorch.core.errors import check
 from mindtorch.core.tape import sum_to
-from mindtorch.core.tensor import Tensor, constant
+from mindtorch.core.tensor import Tensor, constant, values
 from mindtorch.engine.host import linalg as K
 from mindtorch.ops.linalg import matmul, mh
 from mindtorch.ops.linalg_decomp import (
@@ -407,7 +407,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:  # noqa: N803
     x, info = _inv(A)
     p = float(p) if not isinstance(p, str) else p
     r = linalg_norm(A, p, (-2, -1)) * linalg_norm(x, p, (-2, -1))
-    return r.masked_fill(constant(info.a != 0), math.inf) if info.a.any() else r
+    return r.masked_fill(constant(values(info) != 0), math.inf) if values(info).any() else r
 
 
 # ------------------------------------------------------------------------------------------ least squares
@@ -435,7 +435,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Any
     solution, rank, s = _lstsq(full_a.detach(), full_b.detach(), cut, driver)
     if A.n is not None or B.n is not None:
         solution = matmul(pinv(A), b)
-    residuals = s.new_empty((0,))
+    residuals = (solution.reshape(-1)[:0] * 1).real.to(s.dtype)  # empty, yet with a history when the solution has one
     if m > n and driver != "gelsy" and bool((rank.a == n).all()):
         r = matmul(full_a, solution) - full_b
         residuals = ((r * r.conj()).real if r.dtype.is_complex else r * r).sum(-2)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core.errors import check
-from mindtorch.core.tensor import Tensor, constant
+from mindtorch.core.tensor import Tensor, constant, values
 from mindtorch.ops import activation
 from mindtorch.ops.loss import NAMES, legacy, reduced, valid
 from mindtorch.ops.table import SPACES, composite
@@ -129,14 +129,14 @@ def multi_margin_loss(
         "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). "
         f"Expected target size [{n}], but got {list(target.shape)}. Input has shape {list(input.shape)}.",
     )
-    check(not ((t.a < 0) | (t.a >= classes)).any(), RuntimeError, "target out of range")
+    check(not ((values(t) < 0) | (values(t) >= classes)).any(), RuntimeError, "target out of range")
     index = t.unsqueeze(1)
     z = (margin - x.gather(1, index) + x).clamp_min(0)
     z = z if p == 1 else z * z
     if weight is not None:
         z = z * weight.index_select(0, t).unsqueeze(1)
     own = np.zeros(x.shape, np.bool_)
-    own[np.arange(n), t.a] = True
+    own[np.arange(n), values(t)] = True
     loss = z.masked_fill(constant(own), 0).sum(1) / classes
     return reduced(loss.reshape(()) if single and target.ndim == 0 else loss, reduction)
 
@@ -156,12 +156,12 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: Any, red
     single = input.ndim < 2
     x, t = (v.reshape(1, -1) if single else v for v in (input, target))
     n, classes = x.shape
-    live = np.cumprod(t.a >= 0, axis=1).astype(np.bool_)
-    check(not (live & (t.a >= classes)).any(), RuntimeError, "argument #2 'target' is out of range")
-    safe = np.where(live, t.a, 0)
+    live = np.cumprod(values(t) >= 0, axis=1).astype(np.bool_)
+    check(not (live & (values(t) >= classes)).any(), RuntimeError, "argument #2 'target' is out of range")
+    safe = np.where(live, values(t), 0)
     own = np.zeros((n, classes), np.bool_)
     rows = np.repeat(np.arange(n), live.sum(1))
-    own[rows, t.a[live]] = True
+    own[rows, values(t)[live]] = True
     z = (1 - x.gather(1, constant(safe)).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
     pairs = live[:, :, None] & ~own[:, None, :]
     loss = z.masked_fill(constant(~pairs), 0).sum((1, 2)) / classes

@@ -457,25 +457,35 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
 
 
 # ------------------------------------------------------------------------------------------ strides
-def _strided_back(g: Any, size: Any, stride: Any, at: int, input_shape: Any, span: int) -> Any:
-    return _as_strided_backward(g, input_shape, size, stride, at, span)
-
-
-@op("_as_strided_backward(T input, any shape, any size, any stride, int at, int span)", ns="_C",
-    grad={"input": lambda g, size, stride, at: g.contiguous().as_strided(size, stride, at)})  # fmt: skip
-def _as_strided_backward(a: np.ndarray, shape: Any, size: Any, stride: Any, at: int, span: int) -> np.ndarray:
-    """Gradient of a strided window onto contiguous memory: overlapping elements add up."""
-    flat = np.zeros(max(span, int(np.prod(shape))), a.dtype)
+def _positions(geometry: Any) -> np.ndarray:
+    """Storage position of every element of a (shape, strides in elements, offset)."""
+    shape, strides, at = geometry
     index = np.full((), at, np.int64)
-    for n, s in zip(size, stride):
+    for n, s in zip(shape, strides):
         index = index[..., None] + np.arange(n) * s
-    np.add.at(flat, index.reshape(-1), a.reshape(-1))
-    return flat[: int(np.prod(shape))].reshape(shape)
+    return index
 
 
-@view("_as_strided(T input, any size, any stride, int at, int span)", ns="_C", node="AsStridedBackward0",
-      grad={"input": _strided_back})  # fmt: skip
-def _as_strided(a: np.ndarray, size: Any, stride: Any, at: int, span: int) -> np.ndarray:
+@op("_strided_move(T input, any source, any target, any shared)", ns="_C",
+    grad={"input": lambda g, source, target, shared: _strided_move(g, target, source, shared)})  # fmt: skip
+def _strided_move(a: np.ndarray, source: Any, target: Any, shared: Any) -> np.ndarray:
+    """Add the elements of ``a`` to a storage of zeros by one geometry, and read it by another.
+
+    Elements that several places of the geometry ``shared`` (that of the op's input) show are divided among these.
+    """
+    put_at, get_at = _positions(source).reshape(-1), _positions(target)
+    count = np.bincount(_positions(shared).reshape(-1))
+    n = 1 + max((int(i.max()) for i in (put_at, get_at) if i.size), default=0)
+    flat = np.zeros(max(n, count.size), a.dtype)
+    np.add.at(flat, put_at, a.reshape(-1))
+    if count.size and count.max() > 1:
+        flat[: count.size] /= np.maximum(count, 1).astype(a.dtype)
+    return flat[get_at]
+
+
+@view("_as_strided(T input, any geometry, any mine)", ns="_C", node="AsStridedBackward0",
+      grad={"input": lambda g, geometry, mine: _strided_move(g, geometry, mine, mine)})  # fmt: skip
+def _as_strided(a: np.ndarray, geometry: Any, mine: Any) -> np.ndarray:
     raise RuntimeError("as_strided needs the storage")
 
 
@@ -494,19 +504,16 @@ def as_strided(input: Any, size: Any, stride: Any, storage_offset: Any = None) -
         f"requiring a storage size of {need * root.itemsize} are out of bounds for storage of size {root.nbytes}",
     )
     item = root.itemsize
-    r = np.ndarray(size, root.dtype, root, start * item if all(size) else 0, tuple(s * item for s in stride))
+    buffer = root if root.__class__ is np.ndarray else root.view(np.ndarray)
+    r = np.ndarray(size, root.dtype, buffer, start * item if all(size) else 0, tuple(s * item for s in stride))
     return _strided_tensor(input, r, size, stride, start)
 
 
 def _strided_tensor(x: Any, r: np.ndarray, size: Any, stride: Any, start: int) -> Any:
     from mindtorch.core.dispatch import finish
 
-    if 0 in stride and r.size > 1:
-        r.flags.writeable = False
-    base = x
-    rel = start - (x.storage_offset() if x.is_contiguous() else 0)
-    span = x.a.size if x.is_contiguous() else root_array(x).size
-    t = finish(_as_strided.row, r, (base, size, stride, rel, span))
+    mine = (tuple(x.a.shape), tuple(x.stride()), x.storage_offset())
+    t = finish(_as_strided.row, r, (x, (size, stride, start), mine))
     t.b = (x, as_strided, (size, stride, start))
     return t
 

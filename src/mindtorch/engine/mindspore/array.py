@@ -61,6 +61,14 @@ class DeviceArray(np.ndarray):
         """A host array's values on this array's device."""
         return put(a, self.store.device)
 
+    def seen_as(self, r: np.ndarray) -> DeviceArray:
+        """A view that NumPy made of this array's untouched memory, on the device again."""
+        return adopt(r, self.store)
+
+    def on_host(self) -> np.ndarray:
+        """The values with the same strides, not to be written to."""
+        return host(self)
+
     def item(self, *args: Any) -> Any:
         """One element as a Python number."""
         return host(self).item(*args)
@@ -230,9 +238,14 @@ def host(a: DeviceArray) -> np.ndarray:
     s = a.store
     flat = np.ascontiguousarray(download(s.value, s.np))
     start = _address(a) - s.address
-    r = np.ndarray(a.shape, a.dtype, flat.data if flat.nbytes else b"\0" * 16, start if a.size else 0, a.strides)  # type: ignore[arg-type]
+    r = np.ndarray(a.shape, a.dtype, _bytes(flat), start if a.size else 0, a.strides)  # type: ignore[arg-type]
     r.flags.writeable = False
     return r
+
+
+def _bytes(flat: np.ndarray) -> Any:
+    """The memory of a dense array as a buffer of bytes (NumPy has no buffer format for bfloat16)."""
+    return flat.reshape(-1).view(np.uint8).data if flat.nbytes else bytearray(16)
 
 
 def put(a: np.ndarray, device: Any) -> DeviceArray:
@@ -353,7 +366,7 @@ def write(a: DeviceArray, values: np.ndarray) -> None:
         write_tensor(a, upload(values))
         return
     flat = np.array(download(s.value, s.np), order="C").reshape(-1)
-    target = np.ndarray(a.shape, a.dtype, flat.data, _address(a) - s.address, a.strides)  # type: ignore[arg-type]
+    target = np.ndarray(a.shape, a.dtype, _bytes(flat), _address(a) - s.address, a.strides)  # type: ignore[arg-type]
     target[...] = values
     s.value = upload(flat)
 
