@@ -14,6 +14,7 @@ COMMANDS = {
     "compare": ("mindtorch.cli.compare", "main", "compare two API dumps and name the first divergence"),
     "convert": ("mindtorch.cli.convert", "main", "convert, list or compare checkpoints of any format"),
     "env": ("mindtorch.cli.main", "env", "print the versions of everything involved"),
+    "launch": ("mindtorch.cli.launch", "main", "run a program in several processes (torchrun's flags)"),
     "layers": ("mindtorch.cli.layers", "main", "compare two files of debug_layer_info side by side"),
 }
 """Small commands: name -> (module, function taking the rest of the arguments, one line of help)."""

@@ -61,10 +61,12 @@ def check(op: Any, dtype: np.dtype, name: str) -> RedOpType:
         raise TypeError(f"{name}: op must be a ReduceOp such as ReduceOp.SUM, got {op!r}")
     if op not in _FOLD:
         raise RuntimeError(f"{name}: ReduceOp.{op.name} is not available here; scale the tensor and use ReduceOp.SUM")
-    if op in _BITS and dtype.kind not in "biu":
-        raise RuntimeError(f"Cannot use ReduceOp.{op.name} with non-integral dtype {dtype}; view the tensor as integers")
     if dtype.kind == "c" and op not in (RedOpType.SUM, RedOpType.AVG):
         raise ValueError(f"{name} does not support RedOpType.{op.name} on complex tensors; view_as_real gives their parts")
+    if op in _BITS and dtype.kind not in "biu":
+        raise RuntimeError(f"Cannot use ReduceOp.{op.name} with non-integral dtype {dtype}; view the tensor as integers")
+    if op is RedOpType.AVG and dtype.kind in "biu":
+        raise RuntimeError(f"Cannot use ReduceOp.AVG with integral dtype {dtype}; use ReduceOp.SUM and divide")
     return op
 
 
@@ -81,7 +83,5 @@ def fold(parts: list[np.ndarray], op: RedOpType) -> np.ndarray:
 
 
 def average(a: np.ndarray, n: int) -> np.ndarray:
-    """``a / n`` in its dtype; integers are divided towards zero."""
-    if a.dtype.kind in "biu":
-        return np.trunc(a / n).astype(a.dtype)
+    """``a / n`` in its dtype, which is a floating or complex one."""
     return (a / a.dtype.type(n)).astype(a.dtype, copy=False)

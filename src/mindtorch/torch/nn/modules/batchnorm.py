@@ -161,7 +161,7 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalisation over all processes. One process is BatchNorm; PyTorch has no CPU form for several either."""
+    """Batch normalisation over all processes; one process is BatchNorm. On the CPU too, where PyTorch has none."""
 
     def __init__(
         self,
@@ -186,15 +186,21 @@ class SyncBatchNorm(_BatchNorm):
             raise ValueError("SyncBatchNorm number of input channels should be non-zero")
 
     def forward(self, input: Any) -> Any:
-        """Same shape."""
+        """Same shape. In training the statistics are those of all processes, each of which must call this."""
         from ..parallel.distributed import world_size
 
-        if self.training and world_size(self.process_group) > 1:
-            raise ValueError(
-                "SyncBatchNorm expected input tensor to be on GPU (it synchronises several processes only there); use BatchNorm "
-                "on the CPU"
-            )
-        return super().forward(input)
+        if not self.training or world_size(self.process_group) < 2:
+            return super().forward(input)
+        from ._functions import sync_batch_norm
+
+        self._check_input_dim(input)
+        momentum = 0.0 if self.momentum is None else self.momentum
+        if self.track_running_stats and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                momentum = 1.0 / float(self.num_batches_tracked)
+        mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
+        return sync_batch_norm(input, self.weight, self.bias, mean, var, self.eps, momentum, self.process_group)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:
