@@ -25,9 +25,11 @@ _PIECE = 1 << 20
 
 
 def _numbers(a: np.ndarray) -> np.ndarray:
-    """Values with enough digits to subtract: small floats and integers become float64, complex stays complex."""
+    """Values with enough digits to subtract: float64, long double for large integers, complex stays complex."""
     if a.dtype.kind == "c":
         return a.astype(np.complex128)
+    if a.dtype.kind in "iu" and a.dtype.itemsize == 8:
+        return a.astype(np.longdouble)
     return a.astype(np.float64)
 
 
@@ -41,9 +43,8 @@ class _Sums:
 
     def add(self, a: np.ndarray, b: np.ndarray, rtol: float, atol: float, equal_nan: bool) -> None:
         with np.errstate(all="ignore"):
-            # Compared before they become floats: int64 has more digits than float64.
-            unequal = a != b
             a, b = _numbers(a), _numbers(b)
+            unequal = a != b
             if equal_nan:
                 unequal &= ~(np.isnan(a) & np.isnan(b))
             self.close += int(np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan).sum())
