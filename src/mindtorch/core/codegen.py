@@ -238,49 +238,55 @@ def _direct(row: Any) -> Any:
 
 
 def compile_inplace(row: Any) -> Any:
-    """A fast in-place twin for rows whose kernel is one ufunc: writes through ``out`` when nothing is recorded."""
-    direct = _direct(row)
-    if direct is None or not row.params or row.params[0].type != "T":
+    """A fast in-place twin that writes through when nothing is recorded: rows of one ufunc, and rows with ``into``."""
+    direct, into = _direct(row), row.into
+    if (direct is None and into is None) or not row.params or row.params[0].type != "T":
         return None
-    pair, other = _scalar_pair(row), ""
-    if not pair and sum(p.type in ("T", "TN", "T?", "TN?", "TL") for p in row.params) != 1:
+    first, rest = row.params[0], [p for p in row.params[1:] if p.type in ("T", "TN", "T?", "TN?", "TL")]
+    if any(p.type not in ("T", "TN") for p in rest) or (into is None and rest and not _scalar_pair(row)):
         return None
-    uid = row.uid
     sig, names, kw = _header(row)
     if kw:
         return None
     sig = sig.replace(", *, out=None", "").replace(", out=None", "")
-    go = f"INPLACE(R{uid}, {names})"
-    x = row.params[0].name
-    cond = f"MODE or not ({direct[1]})" if direct[1] else "MODE"
-    head = [f"def _fn({sig}):"]
-    lines = ["    try:", f"        _k = {x}.k", f"        if not {_gate(row)}: break"]
-    if pair:
-        y = next(p.name for p in row.params if p.type == "TN")
-        lines += _key_tests(row, row.params[0], [p for p in row.params if p.type in ("T", "TN")], [], frozenset((y,)), "break")[2:]
-        lines.append(f"        if ({x}.n is not None or _n_{y} is not None) and (GRAD or grad_on()): break")
-        args = f"_a, _b_{y}"
-        # A part of the same memory may be what is read: whether the two overlap is for the slow path to say.
-        b = f"_b_{y}"
-        other = f" or {b}.base is _a or _a.base is {b} or (_a.base is {b}.base and _a.base is not None)"
-    else:
-        lines.append(f"        if {x}.n is not None and (GRAD or grad_on()): break")
-        args = "_a"
+    x, uid, nums = first.name, row.uid, _numeric(row, first)
+    cond = "MODE" if direct is None or not direct[1] or into is not None else f"MODE or not ({direct[1]})"
+    lines = ["    try:", *_key_tests(row, first, [first, *rest], [], nums, "break")]
+    lines += [f"        _b_{p.name} = {p.name}.a; _n_{p.name} = {p.name}.n" for p in rest if p.name not in nums]
+    recorded = " or ".join(f"{n} is not None" for n in [f"{x}.n", *(f"_n_{p.name}" for p in rest)])
+    # A part of the same memory may be what is read: whether the two overlap is for the slow path to say.
+    read = [f"_b_{p.name}" for p in rest]
+    other = "".join(f" or {b}.base is _a or _a.base is {b} or (_a.base is {b}.base and _a.base is not None)" for b in read)
     lines += [
+        f"        if ({recorded}) and (GRAD or grad_on()): break",
         f"        _a = {x}.a; _v = {x}.v",
         f"        if _v is None: _v = {x}.v = Cell(_a)",
-        f"        elif _v.__class__ is not Cell and (GRAD or _v.__class__ is HeldCell){other}: break",
-        f"        U{uid}({args}, _a, extobj=EXTOBJ)",
+        f"        elif _v.__class__ is not Cell and (GRAD or _v.__class__ is HeldCell) or 0 in _a.strides{other}: break",
+        *_write(row, uid, direct, read),
         "    except Exception: break",
         "    _v.bump()",
         f"    return {x}",
     ]
-    NS[f"R{uid}"] = row
-    NS[f"U{uid}"] = direct[0]
+    NS[f"R{uid}"], NS[f"W{uid}"] = row, into
     scope: dict[str, Any] = {}
-    text = "\n".join([*head, f"    while not ({cond}):", *(f"    {line}" for line in lines), *_guarded(go)])
+    body = [f"    while not ({cond}):", *(f"    {line}" for line in lines)]
+    text = "\n".join([f"def _fn({sig}):", *body, *_guarded(f"INPLACE(R{uid}, {names})")])
     exec(compile(text, f"<mindtorch op {row.name}_>", "exec"), NS, scope)
     return scope["_fn"]
+
+
+def _write(row: Any, uid: int, direct: Any, read: list[str]) -> list[str]:
+    """The write itself: by the ufunc's ``out`` where it applies, else by ``into``, which tells whether it could."""
+    if direct is not None:
+        NS[f"U{uid}"] = direct[0]
+    ufunc = f"U{uid}({', '.join(['_a', *read])}, _a, extobj=EXTOBJ)"
+    if row.into is None:
+        return [f"        {ufunc}"]
+    args = ", ".join(f"_b_{p.name}" if p.type in ("T", "TN") else p.name for p in row.params[1:])
+    into = f"if not W{uid}(_a, {args}): break"
+    if direct is None or not direct[1]:
+        return [f"        {into}"]
+    return [f"        if {direct[1]}: {ufunc}", f"        el{into}"]
 
 
 def _gate(row: Any) -> str:
@@ -473,7 +479,7 @@ def _unpacked(row: Any) -> dict[str, str]:
 
 
 def _apply_source(row: Any, seq: bool = False) -> tuple[str, dict[str, Any]]:
-    scope: dict[str, Any] = {"CHECK": check_saved, "OUTS": _outs, "FREED": tape.freed, "SPLIT": _split_lists}
+    scope: dict[str, Any] = {"CHECK": check_saved, "OUTS": _outs, "FREED": tape.freed, "LOOSE": loose, "SPLIT": _split_lists}
     lists = any(row.params[j].type == "TL" for j in row.grad_index)
     names = [f"s{i}" for i in range(len(row.saved))] + (["counts"] if lists else [])
     lines = ["def apply(nd, g):"]
@@ -483,6 +489,10 @@ def _apply_source(row: Any, seq: bool = False) -> tuple[str, dict[str, Any]]:
         lines.append("    if nd.nout == 1: g = (g,)")
     lines.append("    e = nd.e")
     where = _unpacked(row)
+    for name, readers in (() if isinstance(row.grad, dict) else row.grad.uses.items()):
+        at = row.saved.index(name)
+        wanted = " or ".join(f"needs[{row.grad.params.index(p)}]" for p in readers) or "False"
+        where[name] = f"({where[name]} if {wanted} else LOOSE(s{at}))"
 
     def call(fname: str, fn: Any) -> str:
         args = []
@@ -546,6 +556,11 @@ def check_saved(nd: Any, x: Any) -> Any:
         if v is not None and v.stamp > nd.q:
             tape.stale(nd, v, tape.type_name(x.k.dtype), x.a.shape)
     return x
+
+
+def loose(x: Any) -> Any:
+    """A saved input of which only shape and dtype are read: it may have been written to."""
+    return x.unpack() if x.__class__ is tape.Packed else x
 
 
 class _Outs:
