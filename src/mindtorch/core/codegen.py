@@ -28,12 +28,20 @@ def _stub(*args: Any, _row: Any = None, **kwargs: Any) -> Any:
         raise TRIM(err)  # type: ignore[name-defined]  # noqa: B904, F821
 
 
+def _home(row: Any) -> str:
+    """Module under which pickle finds the function: a network keeps ``F.relu`` as an attribute and is saved whole."""
+    for space, name in (("torch", ""), ("F", ".nn.functional"), ("linalg", ".linalg"), ("special", ".special"), ("fft", ".fft")):
+        if space in row.ns:
+            return f"mindtorch.torch{name}"
+    return "mindtorch.torch"
+
+
 def stub(row: Any) -> Any:
     """A function that turns itself into the real one on its first call (its code object is replaced)."""
     fn = types.FunctionType(_stub.__code__, NS, row.name)
     fn.__kwdefaults__ = {"_row": row}
     fn.__qualname__ = row.name
-    fn.__module__ = "mindtorch.torch"
+    fn.__module__ = _home(row)
     fn.__doc__ = row.doc
     return fn
 
@@ -52,6 +60,7 @@ def inplace_stub(row: Any, name: str) -> Any:
     fn = types.FunctionType(_inplace_stub.__code__, NS, name)
     fn.__kwdefaults__ = {"_row": row}
     fn.__qualname__ = name
+    fn.__module__ = _home(row)
     fn.__doc__ = f"In-place form of ``{row.name}``."
     return fn
 
