@@ -315,6 +315,8 @@ def put(ns: str, **functions: Any) -> None:
     for name, fn in functions.items():
         for space in ns.split():
             _put(space, name, fn)
+            if space == "torch" and getattr(fn, "__module__", "").startswith("mindtorch.ops"):
+                fn.__module__, fn.__qualname__, fn.__name__ = "mindtorch.torch", name, name  # where pickle finds it
 
 
 def namespace(ns: str) -> dict[str, Any]:
