@@ -273,6 +273,8 @@ class _LoadHooks(pth.Hooks):
 
 def _find_in_family(module: str, name: str) -> Any:
     """``module.name`` of torch in mindtorch. A class may live in a shorter module here: parents are tried in turn."""
+    if module == "torch._C._nn":  # where PyTorch's own files place some of nn.functional
+        module, name = "torch.nn.functional", {"log_sigmoid": "logsigmoid"}.get(name, name)
     places = module.replace("torch._C", "torch").split(".")
     while places:
         path = ".".join(places)
