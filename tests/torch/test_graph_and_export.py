@@ -27,8 +27,9 @@ def test_add_graph_draws_the_modules(tmp_path):
     nn = mt.nn
     shared = nn.ReLU()
     model = nn.Sequential(nn.Conv2d(1, 2, 3), shared, nn.Sequential(nn.Flatten(), nn.Linear(8, 3)), shared)
+    model[2].eval()
     calls = []
-    model.register_forward_hook(lambda *a: calls.append(1))
+    model.register_forward_hook(lambda module, *a: calls.append(module.training))
     graph = graph_of(tmp_path, lambda w: w.add_graph(model, mt.rand(1, 1, 4, 4)), mt)
     nodes = {n.name: (n.op, list(n.input)) for n in graph.node}
     assert nodes == {
@@ -40,7 +41,8 @@ def test_add_graph_draws_the_modules(tmp_path):
         "Sequential/1_1": ("ReLU", ["Sequential/2/1"]),
         "output/0": ("IO Node", ["Sequential/1_1"]),
     }
-    assert calls == [1] and model[0].weight.grad is None
+    assert calls == [False] and model[0].weight.grad is None
+    assert [m.training for m in (model, model[0], model[2])] == [True, True, False]
     with pytest.raises(ValueError, match="input_to_model is needed"):
         graph_of(tmp_path / "b", lambda w: w.add_graph(model), mt)
 

@@ -49,7 +49,10 @@ class _Recorder:
 
 
 def module_graph(model: Any, inputs: Any) -> Any:
-    """A tensorboard ``GraphDef`` of one forward pass of ``model``, without gradients and in its present mode."""
+    """A tensorboard ``GraphDef`` of one forward pass of ``model`` in eval mode, as PyTorch draws it, without gradients.
+
+    Training modes come back as they were: running statistics and dropout masks of the training are not touched.
+    """
     from tensorboard.compat.proto.graph_pb2 import GraphDef
 
     recorder = _Recorder(GraphDef())
@@ -58,7 +61,9 @@ def module_graph(model: Any, inputs: Any) -> Any:
         recorder.made(value, recorder.node(f"input/{i}", "IO Node", []))
     top = type(model).__name__
     handles = []
+    modes = [(module, module.training) for module in model.modules()]
     try:
+        model.eval()
         for name, module in model.named_modules():
             if next(module.children(), None) is None:
                 handles.append(
@@ -69,6 +74,8 @@ def module_graph(model: Any, inputs: Any) -> Any:
     finally:
         for handle in handles:
             handle.remove()
+        for module, training in modes:
+            module.training = training
     recorder.node("output/0", "IO Node", recorder.sources(out))
     return recorder.graph
 
