@@ -517,7 +517,7 @@ def array_key(a: Any) -> Key:
 def constant(a: np.ndarray) -> Tensor:
     """A tensor an operation makes for itself: it may meet an accelerator's tensors, which a user's CPU tensor may not."""
     t = wrap(a)
-    if _device.accelerators():
+    if a.__class__ is np.ndarray and _device.accelerators():
         t.k = loose_key(t.k)
     return t
 

@@ -210,6 +210,7 @@ def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, dev
 def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **kw: Any) -> Tensor:
     """``torch.tensor`` with this tensor's dtype unless another is given."""
     _no_more("new_tensor", kw)
+    device = self.k.device if device is None else device
     return tensor(data, dtype=self.k.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
 
 

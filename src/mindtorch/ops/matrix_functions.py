@@ -126,7 +126,7 @@ def _basis(A: Tensor, q: int, niter: int, M: Any) -> Tensor:  # noqa: N803
     def back(x: Tensor) -> Tensor:
         return matmul(mh(A), x) if M is None else matmul(mh(A), x) - matmul(mh(M), x)
 
-    r = SPACES["torch"]["randn"](A.shape[-1], q, dtype=A.dtype)
+    r = SPACES["torch"]["randn"](A.shape[-1], q, dtype=A.dtype, device=A.device)
     basis = linalg_qr(apply(r))[0]
     for _ in range(niter):
         basis = linalg_qr(back(basis))[0]

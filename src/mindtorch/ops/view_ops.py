@@ -512,6 +512,8 @@ def as_strided(input: Any, size: Any, stride: Any, storage_offset: Any = None) -
 def _strided_tensor(x: Any, r: np.ndarray, size: Any, stride: Any, start: int) -> Any:
     from mindtorch.core.dispatch import finish
 
+    if x.a.__class__ is not np.ndarray:
+        r = x.a.seen_as(r)
     mine = (tuple(x.a.shape), tuple(x.stride()), x.storage_offset())
     t = finish(_as_strided.row, r, (x, (size, stride, start), mine))
     t.b = (x, as_strided, (size, stride, start))
