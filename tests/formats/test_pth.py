@@ -302,7 +302,7 @@ def test_layout_of_a_written_file(tmp_path):
         assert names[0] == "my model.v2/data.pkl" and z.read("my model.v2/version") == b"3\n"
         assert z.read("my model.v2/byteorder") == b"little" and "my model.v2/.data/serialization_id" in names
     reader = ZipReader(open(path, "rb"), str(path))
-    for info in reader.infos.values():
+    for info in reader.records.values():
         assert reader._offset(info) % 64 == 0
     assert reader.mapped("data/0").view(np.float32)[7] == 7
     got = torch.load(path)

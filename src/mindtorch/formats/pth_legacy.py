@@ -7,28 +7,53 @@ import pickle
 import struct
 import sys
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from mindtorch.formats.pth_storage import StorageData, strided, type_name
+from mindtorch.formats.pth_pickle import SafeUnpickler, UnknownGlobal
+from mindtorch.formats.pth_storage import STORAGE_TYPES, StorageData, strided, type_name
 from mindtorch.formats.pth_zip import _read_into
 
 MAGIC = 0x1950A86A20F9469CFC6C
 PROTOCOL = 1001
 _FORM = {"protocol_version": PROTOCOL, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}
+_BROKEN = (
+    ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RecursionError, TypeError, ValueError,
+    struct.error, tarfile.TarError,
+)  # fmt: skip
 
 Unpickle = Callable[[Any, Callable[[Any], Any]], Any]
 """``(stream, persistent)`` -> the next object of the stream, read with the caller's rules."""
 
 
-def _plain(stream: Any, unpickle: Unpickle, what: str, kind: type) -> Any:
+@contextmanager
+def _parsing() -> Iterator[None]:
+    """Nonsense in a file is a RuntimeError, however it is noticed."""
+    try:
+        yield
+    except _BROKEN as e:
+        raise RuntimeError(f"the checkpoint is corrupted: {type(e).__name__} {str(e)[:200]}") from e
+
+
+def _named(module: str, name: str) -> Any:
+    """Storage classes by their name, everything else as a stand-in: for reading the outline of a file."""
+    return name if name in STORAGE_TYPES else UnknownGlobal(module, name)
+
+
+def _outline(stream: Any, persistent: Callable[[Any], Any]) -> Any:
+    """The next object of the stream, in which nothing but plain containers and text is real. Runs nothing."""
+    return SafeUnpickler(stream, _named, persistent, encoding="bytes").load()
+
+
+def _plain(stream: Any, what: str, kind: type) -> Any:
     def refuse(pid: Any) -> Any:
         raise pickle.UnpicklingError("the file is corrupted: a persistent id outside the main object")
 
     try:
-        value = unpickle(stream, refuse)
+        value = _outline(stream, refuse)
     except pickle.UnpicklingError as e:
         raise pickle.UnpicklingError(f"{what}: {e}") from e
     if not isinstance(value, kind):
@@ -54,7 +79,7 @@ def _fill(stream: Any, data: np.ndarray, itemsize: int, key: str) -> None:
 
 
 class _Storages:
-    """Answers the persistent ids of a stream; memory is filled after the main object."""
+    """Answers the persistent ids of a stream: first with nothing, to learn sizes, then with the caller's storages."""
 
     def __init__(self, make: Callable[[StorageData], Any], limit: int) -> None:
         self.make = make
@@ -62,61 +87,84 @@ class _Storages:
         self.roots: dict[str, StorageData] = {}
         self.made: dict[str, Any] = {}
 
-    def persistent(self, pid: Any) -> Any:
+    def note(self, pid: Any) -> None:
+        """Learn of a storage; its memory is made when all sizes are known to fit into the file."""
         if not isinstance(pid, tuple) or not pid:
             raise pickle.UnpicklingError("the file is corrupted: a persistent id is no tuple")
-        kind = pid[0].decode("ascii") if isinstance(pid[0], bytes) else pid[0]
+        kind = _text(pid[0])
         if kind == "module":
-            return pid[1]
+            return
         if kind != "storage" or len(pid) != 6:
-            raise pickle.UnpicklingError(f"the file is corrupted: unknown persistent id {kind!r}")
+            raise pickle.UnpicklingError("the file is corrupted: it has an unknown persistent id")
         _, cls, key, location, count, view = pid
-        key = str(key.decode("ascii") if isinstance(key, bytes) else key)
-        location = location.decode("ascii") if isinstance(location, bytes) else location
-        if key not in self.roots:
-            name = type_name(cls)
-            root = StorageData(name, np.empty(0, np.uint8), location, key)
-            size = int(count) * root.dtype.itemsize
-            if not 0 <= size <= self.limit:
-                raise RuntimeError(
-                    f"the checkpoint is truncated: storage {key} of {size} bytes is larger than the file"
-                )
+        name = type_name(cls)
+        root = StorageData(name, np.empty(0, np.uint8), _text(location), _text(key))
+        known = self.roots.setdefault(root.key, root)
+        if known.name != name:
+            raise pickle.UnpicklingError(f"the file is corrupted: storage {root.key} is both {known.name} and {name}")
+        if known is root:
+            size = count * root.dtype.itemsize if isinstance(count, int) else -1
+            self.limit -= size
+            if size < 0 or self.limit < 0:
+                raise RuntimeError(f"the checkpoint is truncated: storage {root.key} is larger than the file")
             root.data = np.empty(size, np.uint8)
-            self.roots[key], self.made[key] = root, self.make(root)
-        if view is None:
-            return self.made[key]
-        view_key, offset, length = view
-        view_key = str(view_key)
-        if view_key not in self.made:
-            root = self.roots[key]
-            step = root.dtype.itemsize
-            if offset < 0 or length < 0 or (offset + length) * step > root.data.nbytes:
-                raise RuntimeError(f"the checkpoint is corrupted: view {view_key} leaves its storage")
-            part = StorageData(root.name, root.data[offset * step : (offset + length) * step], location, view_key)
-            self.made[view_key] = self.make(part)
-        return self.made[view_key]
+        if view is not None:
+            _part(known, *view)
+
+    def answer(self, pid: Any) -> Any:
+        """What the pickle gets for a persistent id that `note` has seen."""
+        if _text(pid[0]) == "module":
+            return pid[1]
+        root, view = self.roots[_text(pid[2])], pid[5]
+        part = root if view is None else _part(root, *view)
+        if part.key not in self.made:
+            self.made[part.key] = self.make(part)
+        return self.made[part.key]
+
+
+def _text(value: Any) -> str:
+    return value.decode("ascii", "replace") if isinstance(value, bytes) else str(value)[:1000]
+
+
+def _part(root: StorageData, key: Any, offset: Any, length: Any) -> StorageData:
+    """A storage that is a stretch of another one."""
+    step = root.dtype.itemsize
+    if offset < 0 or length < 0 or (offset + length) * step > root.data.nbytes:
+        raise RuntimeError(f"the checkpoint is corrupted: view {_text(key)} leaves its storage")
+    return StorageData(root.name, root.data[offset * step : (offset + length) * step], root.location, _text(key))
 
 
 def read_stream(file: Any, unpickle: Unpickle, make: Callable[[StorageData], Any]) -> Any:
-    """The object of a legacy stream. ``make`` turns a storage into the caller's class when it is first named."""
-    magic = _plain(file, unpickle, "magic number", int)
-    if magic != MAGIC:
-        raise RuntimeError("Invalid magic number; corrupt file?")
-    version = _plain(file, unpickle, "protocol version", int)
-    if version != PROTOCOL:
-        raise RuntimeError(f"Invalid protocol version: {version}")
-    _plain(file, unpickle, "system information", dict)
-    here = file.tell()
-    file.seek(0, 2)
-    limit = file.tell() - here
-    file.seek(here)
-    storages = _Storages(make, limit)
-    value = unpickle(file, storages.persistent)
-    for key in _plain(file, unpickle, "list of storages", list):
-        root = storages.roots.get(str(key))
-        if root is None:
-            raise RuntimeError(f"the checkpoint is corrupted: it stores {key!r}, which nothing uses")
-        _fill(file, root.data, root.dtype.itemsize, str(key))
+    """The object of a legacy stream. ``make`` turns a storage, filled, into the caller's class.
+
+    The main object comes before its storages in the file, so its outline is read first.
+    """
+    with _parsing():
+        if _plain(file, "magic number", int) != MAGIC:
+            raise RuntimeError("Invalid magic number; corrupt file?")
+        version = _plain(file, "protocol version", int)
+        if version != PROTOCOL:
+            raise RuntimeError(f"Invalid protocol version: {version}")
+        _plain(file, "system information", dict)
+        here = file.tell()
+        file.seek(0, 2)
+        storages = _Storages(make, file.tell() - here)
+        file.seek(here)
+        _outline(file, storages.note)
+        filled = set()
+        for key in _plain(file, "list of storages", list):
+            root = storages.roots.get(_text(key))
+            if root is None or root.key in filled:
+                raise RuntimeError(f"the checkpoint is corrupted: it stores {_text(key)} twice, or for nothing")
+            _fill(file, root.data, root.dtype.itemsize, root.key)
+            filled.add(root.key)
+        missing = sorted(storages.roots.keys() - filled)
+        if missing:
+            raise RuntimeError(f"the checkpoint is corrupted: storage {missing[0]} is missing")
+        end = file.tell()
+        file.seek(here)
+    value = unpickle(file, storages.answer)
+    file.seek(end)
     return value
 
 
@@ -156,59 +204,70 @@ def _old_tar(head: bytes) -> bool:
 
 def read_tar(file: Any, unpickle: Unpickle, make_tensor: Callable[[np.ndarray, StorageData], Any]) -> Any:
     """The object of a tar checkpoint (PyTorch 0.1): members storages, tensors, pickle. Nothing is extracted to disk."""
-    with tarfile.open(fileobj=file, mode="r:") as tar:
-        parts = {}
-        for name in ("storages", "tensors", "pickle"):
-            try:
-                member = tar.extractfile(name)
-            except KeyError:
-                member = None
-            if member is None:
-                raise RuntimeError(f"the file is a tar archive but no PyTorch checkpoint: it has no member {name!r}")
-            parts[name] = io.BytesIO(member.read())
-    storages = _tar_storages(parts["storages"], unpickle)
-    tensors: dict[int, Any] = {}
-    stream = parts["tensors"]
-    for _ in range(_plain(stream, unpickle, "number of tensors", int)):
-        key, storage_id, _kind = _plain(stream, unpickle, "tensor", tuple)
-        (ndim,) = struct.unpack("<i", _exactly(stream, 4))
-        _exactly(stream, 4)
-        size = struct.unpack(f"<{ndim}q", _exactly(stream, 8 * ndim))
-        stride = struct.unpack(f"<{ndim}q", _exactly(stream, 8 * ndim))
-        (offset,) = struct.unpack("<q", _exactly(stream, 8))
-        root = storages[storage_id]
-        tensors[int(key)] = make_tensor(strided(root.data, root.dtype, offset, size, stride), root)
+    with _parsing():
+        parts = _members(file)
+        storages = _tar_storages(parts["storages"])
+        tensors: dict[int, Any] = {}
+        stream = parts["tensors"]
+        for _ in range(_plain(stream, "number of tensors", int)):
+            key, storage_id, _kind = _plain(stream, "tensor", tuple)
+            (ndim,) = struct.unpack("<i", _exactly(stream, 4))
+            _exactly(stream, 4)
+            size = struct.unpack(f"<{ndim}q", _exactly(stream, 8 * ndim))
+            stride = struct.unpack(f"<{ndim}q", _exactly(stream, 8 * ndim))
+            (offset,) = struct.unpack("<q", _exactly(stream, 8))
+            root = storages[storage_id]
+            tensors[int(key)] = make_tensor(strided(root.data, root.dtype, offset, size, stride), root)
 
     def persistent(pid: Any) -> Any:
-        return pid[0] if isinstance(pid, tuple) else tensors[int(pid)]
+        if isinstance(pid, tuple) and pid:
+            return pid[0]
+        if not isinstance(pid, (int, str)) or int(pid) not in tensors:
+            raise pickle.UnpicklingError("the file is corrupted: it names a tensor that it does not hold")
+        return tensors[int(pid)]
 
     return unpickle(parts["pickle"], persistent)
 
 
-def _tar_storages(stream: Any, unpickle: Unpickle) -> dict[Any, StorageData]:
+def _members(file: Any) -> dict[str, io.BytesIO]:
+    here = file.tell()
+    file.seek(0, 2)
+    length = file.tell()
+    file.seek(here)
+    parts = {}
+    with tarfile.open(fileobj=file, mode="r:") as tar:
+        for name in ("storages", "tensors", "pickle"):
+            try:
+                member = tar.getmember(name)
+            except KeyError:
+                raise RuntimeError(
+                    f"the file is a tar archive but no PyTorch checkpoint: it has no member {name!r}"
+                ) from None
+            stream = tar.extractfile(member) if member.isreg() and not member.issparse() else None
+            if stream is None or member.size > length:
+                raise RuntimeError(f"the checkpoint is corrupted: its member {name!r} is no plain file")
+            parts[name] = io.BytesIO(stream.read())
+    return parts
+
+
+def _tar_storages(stream: Any) -> dict[Any, StorageData]:
     storages: dict[Any, StorageData] = {}
     limit = len(stream.getbuffer())
-    for _ in range(_plain(stream, unpickle, "number of storages", int)):
-        key, location, cls = _plain(stream, unpickle, "storage", tuple)
-        root = StorageData(type_name(cls), np.empty(0, np.uint8), str(location), str(key))
-        head = _exactly(stream, 8)
-        size = struct.unpack("<q", head)[0] * root.dtype.itemsize
+    for _ in range(_plain(stream, "number of storages", int)):
+        key, location, cls = _plain(stream, "storage", tuple)
+        root = StorageData(type_name(cls), np.empty(0, np.uint8), _text(location), _text(key))
+        size = struct.unpack("<q", _exactly(stream, 8))[0] * root.dtype.itemsize
         if not 0 <= size <= limit:
-            raise RuntimeError(f"the checkpoint is truncated: storage {key} of {size} bytes is larger than the file")
+            raise RuntimeError(f"the checkpoint is truncated: storage {root.key} is larger than the file")
         root.data = np.frombuffer(bytearray(_exactly(stream, size)), np.uint8)
         storages[key] = root
-    for key, root_key, offset, length in _plain(stream, unpickle, "storage views", list):
-        root = storages[root_key]
-        step = root.dtype.itemsize
-        if offset < 0 or length < 0 or (offset + length) * step > root.data.nbytes:
-            raise RuntimeError(f"the checkpoint is corrupted: view {key} leaves its storage")
-        part = root.data[offset * step : (offset + length) * step]
-        storages[key] = StorageData(root.name, part, root.location, str(key))
+    for key, root_key, offset, length in _plain(stream, "storage views", list):
+        storages[key] = _part(storages[root_key], key, offset, length)
     return storages
 
 
 def _exactly(stream: Any, n: int) -> bytes:
-    data = stream.read(n)
+    data = stream.read(n) if n >= 0 else b""
     if n < 0 or len(data) != n:
         raise RuntimeError("the checkpoint is truncated")
     return data

@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import pickle
 import struct
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, ClassVar
@@ -18,6 +18,10 @@ UnpicklingError = pickle.UnpicklingError
 Find = Callable[[str, str], Any]
 
 _MARK = object()
+_PIECE = 1 << 20
+_BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError, struct.error)
+"""What nonsense in a pickle can raise inside a step; UnpicklingError and RuntimeError say more and pass."""
+
 _RENAMED_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 _RENAMED_NAMES = {("builtins", "xrange"): "range", ("builtins", "unicode"): "str", ("builtins", "long"): "int"}
 
@@ -35,11 +39,79 @@ def encode_text(text: str, encoding: str = "utf-8") -> bytes:
     return codecs.encode(text, encoding)
 
 
+def hashable(key: Any) -> Any:
+    """``key``, refused when hashing it could take for ever or overflow the interpreter's stack.
+
+    Tuples within tuples are hashed recursively and without a cache; large integers can be chosen to collide.
+    """
+    left, todo = 1000, [key]
+    while todo:
+        k, left = todo.pop(), left - 1
+        if isinstance(k, tuple):
+            todo.extend(k[: left + 1])
+        if left < 0 or (isinstance(k, int) and abs(k) >> 64):
+            raise UnpicklingError("the pickle uses a key that is a very large number or a very large tuple")
+    return key
+
+
+def _careful_bytes(value: Any = b"", encoding: str = "latin-1") -> bytearray:
+    if not isinstance(value, (bytes, str)):
+        raise UnpicklingError("the pickle makes a bytearray of something else than bytes")
+    return bytearray(value if isinstance(value, bytes) else encode_text(value, encoding))
+
+
+def _careful_dict(pairs: Any = ()) -> OrderedDict[Any, Any]:
+    made: OrderedDict[Any, Any] = OrderedDict()
+    for key, value in pairs.items() if isinstance(pairs, dict) else pairs:
+        made[hashable(key)] = value
+    return made
+
+
+_CAREFUL: dict[type, Callable[..., Any]] = {
+    bytearray: _careful_bytes,
+    OrderedDict: _careful_dict,
+    Counter: lambda counts=(): Counter(_careful_dict(counts)),
+    set: lambda items=(): set(map(hashable, items)),
+    frozenset: lambda items=(): frozenset(map(hashable, items)),
+}
+"""How the plain classes are called: never for memory that the pickle only names a size of."""
+
+
+class Unknown:
+    """Stands for an object of a class that is not allowed: what the file says of it, and nothing runs."""
+
+    def __init__(self, module: str, name: str, args: tuple[Any, ...]) -> None:
+        self.module = module
+        self.name = name
+        self.args = args
+        self.state: Any = None
+        self.items: list[Any] = []
+        self.entries: dict[Any, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"<{self.module}.{self.name}, not loaded>"
+
+
+class UnknownGlobal:
+    """Stands for a class or function that is not allowed; calling it makes an `Unknown`."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module = module
+        self.name = name
+
+    def __call__(self, *args: Any) -> Unknown:
+        return Unknown(self.module, self.name, args)
+
+    def __repr__(self) -> str:
+        return f"<{self.module}.{self.name}, not loaded>"
+
+
 class SafeUnpickler:
     """Reads one pickle from ``file``.
 
     ``find(module, name)`` returns an allowed global or raises; ``persistent(pid)`` answers persistent ids;
-    ``build(object, state)`` may give state to objects of the caller's classes (returns False when it declines).
+    ``build(object, state)`` may give state to objects of the caller's classes (returns False when it declines);
+    ``calls(value)`` says whether an allowed global may be called too (all may without it).
     """
 
     def __init__(
@@ -49,25 +121,35 @@ class SafeUnpickler:
         persistent: Callable[[Any], Any],
         build: Callable[[Any, Any], bool] | None = None,
         encoding: str = "utf-8",
+        calls: Callable[[Any], bool] | None = None,
     ) -> None:
         self.file = file
         self.find = find
         self.persistent = persistent
         self.build = build
+        self.calls = calls
         self.encoding = encoding
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
-        self.found: list[Any] = []
+        self.found: dict[int, Any] = {}
+        self.asking = False
 
     # ------------------------------------------------------------------------------------ reading
     def _read(self, n: int) -> bytes:
-        data = self.file.read(n)
+        # In pieces, because a file object sets memory aside for the size that a broken pickle may claim.
+        data = self.file.read(min(n, _PIECE))
+        if n > _PIECE and len(data) == _PIECE:
+            pieces, left = [data], n - _PIECE
+            while left and pieces[-1]:
+                pieces.append(self.file.read(min(left, _PIECE)))
+                left -= len(pieces[-1])
+            data = b"".join(pieces)
         if len(data) != n:
             raise UnpicklingError("the pickle ends too early: the file is truncated")
         return data
 
     def _line(self) -> bytes:
-        line = self.file.readline()
+        line = self.file.readline(_PIECE)
         if not line.endswith(b"\n"):
             raise UnpicklingError("the pickle ends too early: the file is truncated")
         return line[:-1]
@@ -88,8 +170,11 @@ class SafeUnpickler:
                 raise UnpicklingError(f"pickle opcode {code!r} is not allowed in a checkpoint")
             try:
                 step(self)
-            except (IndexError, KeyError, ValueError) as e:
-                raise UnpicklingError(f"the pickle is broken at opcode {code!r}: {type(e).__name__} {e}") from None
+            except _BROKEN as e:
+                if self.asking:
+                    raise  # the caller's own error
+                why = f"{type(e).__name__} {str(e)[:200]}"
+                raise UnpicklingError(f"the pickle is broken at opcode {code!r}: {why}") from e
 
     # ------------------------------------------------------------------------------------ helpers of the steps
     def _pop_mark(self) -> list[Any]:
@@ -103,12 +188,20 @@ class SafeUnpickler:
     def _global(self, module: str, name: str) -> Any:
         module, name = modern_name(module, name)
         value = encode_text if (module, name) == ("_codecs", "encode") else self.find(module, name)
-        self.found.append(value)
+        self.found[id(value)] = value
         return value
 
+    def _persistent(self, pid: Any) -> Any:
+        self.asking = True
+        answer = self.persistent(pid)
+        self.asking = False
+        return answer
+
     def _allowed(self, fn: Any) -> Any:
-        if not any(fn is known for known in self.found) or not callable(fn):
-            raise UnpicklingError(f"the pickle calls {fn!r}, which it did not name as a global")
+        if id(fn) not in self.found or not callable(fn):
+            raise UnpicklingError(f"the pickle calls a {type(fn).__name__}, which it did not name as a global")
+        if self.calls is not None and not self.calls(fn):
+            raise UnpicklingError(f"the pickle calls {getattr(fn, '__name__', fn)}, which may be named only")
         return fn
 
     def _reduce(self) -> None:
@@ -116,41 +209,50 @@ class SafeUnpickler:
         fn = self._allowed(self.stack[-1])
         if not isinstance(args, tuple):
             raise UnpicklingError(f"the pickle is broken: arguments of {fn!r} are no tuple")
-        self.stack[-1] = fn(*args)
+        self.stack[-1] = (_CAREFUL.get(fn, fn) if isinstance(fn, type) else fn)(*args)
 
     def _new(self, kwargs: dict[str, Any]) -> None:
         args = self.stack.pop()
         cls = self._allowed(self.stack[-1])
-        if not isinstance(cls, type) or not isinstance(args, tuple):
-            raise UnpicklingError(f"the pickle makes an instance of {cls!r}, which is no class")
-        self.stack[-1] = cls.__new__(cls, *args, **kwargs)
+        if isinstance(cls, UnknownGlobal) and isinstance(args, tuple):
+            self.stack[-1] = cls(*args)
+            return
+        if not isinstance(cls, type) or not isinstance(args, tuple) or not isinstance(kwargs, dict):
+            raise UnpicklingError("the pickle makes an instance of something that is no class")
+        self.stack[-1] = cls() if cls in _CAREFUL else cls.__new__(cls, *args, **kwargs)
 
     def _give_state(self) -> None:
         state = self.stack.pop()
         target = self.stack[-1]
         if type(target) is OrderedDict and isinstance(state, dict):
             target.__dict__.update(state)
+        elif isinstance(target, Unknown):
+            target.state = state
         elif self.build is None or not self.build(target, state):
             raise UnpicklingError(f"the pickle gives state to a {type(target).__name__}, which is not allowed")
 
     def _append(self, items: list[Any]) -> None:
         target = self.stack[-1]
+        if isinstance(target, Unknown):
+            target = target.items
         if not isinstance(target, list):
             raise UnpicklingError(f"the pickle appends to a {type(target).__name__}")
         target.extend(items)
 
     def _put(self, pairs: list[Any]) -> None:
         target = self.stack[-1]
+        if isinstance(target, Unknown):
+            target = target.entries
         if not isinstance(target, dict):
             raise UnpicklingError(f"the pickle sets items of a {type(target).__name__}")
         for key, value in zip(pairs[::2], pairs[1::2], strict=True):
-            target[key] = value
+            target[key if type(key) is str else hashable(key)] = value
 
     def _add(self, items: list[Any]) -> None:
         target = self.stack[-1]
         if not isinstance(target, set):
             raise UnpicklingError(f"the pickle adds to a {type(target).__name__}")
-        target.update(items)
+        target.update(map(hashable, items))
 
     def _old_text(self, data: bytes) -> Any:
         return data if self.encoding == "bytes" else data.decode(self.encoding)
@@ -202,14 +304,14 @@ def _pushing() -> dict[bytes, Callable[[SafeUnpickler], Any]]:
     push(b"S", quoted)
     push(b"t", lambda u: tuple(u._pop_mark()))
     push(b"l", lambda u: list(u._pop_mark()))
-    push(b"\x91", lambda u: frozenset(u._pop_mark()))
+    push(b"\x91", lambda u: frozenset(map(hashable, u._pop_mark())))
     push(b"c", lambda u: u._global(u._line().decode(), u._line().decode()))
     push(b"h", lambda u: u.memo[u._number("<B")])
     push(b"j", lambda u: u.memo[u._number("<I")])
     push(b"g", lambda u: u.memo[int(u._line())])
     push(b"2", lambda u: u.stack[-1])
-    push(b"Q", lambda u: u.persistent(u.stack.pop()))
-    push(b"P", lambda u: u.persistent(u._line().decode("ascii")))
+    push(b"Q", lambda u: u._persistent(u.stack.pop()))
+    push(b"P", lambda u: u._persistent(u._line().decode("ascii")))
     return s
 
 

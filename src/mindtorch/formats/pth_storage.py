@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import ml_dtypes
@@ -52,8 +53,16 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "float8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
     "float8_e4m3fnuz": np.dtype(ml_dtypes.float8_e4m3fnuz),
     "float8_e5m2fnuz": np.dtype(ml_dtypes.float8_e5m2fnuz),
+    "float8_e8m0fnu": np.dtype(ml_dtypes.float8_e8m0fnu),
 }
 """NumPy type of every torch dtype name that can be held."""
+
+RAW_DTYPES = {
+    **dict.fromkeys((n for n in DTYPES if n.startswith("float8")), 1),
+    **dict.fromkeys(("float4_e2m1fn_x2", "bits8", "bits1x8", "bits2x4", "bits4x2"), 1),
+    "bits16": 2,
+}
+"""Bytes of an element of the dtypes without arithmetic; the layer above may take them as plain bytes."""
 
 STORAGE_OF_DTYPE = {
     np_dtype: name for name, np_dtype in reversed(list(STORAGE_TYPES.items())) if not name.startswith(("Q", "Untyped"))
@@ -94,7 +103,10 @@ def strided(
 
     Refuses a view that leaves the storage (RuntimeError): the numbers come from a file.
     """
-    size, stride = tuple(map(int, size)), tuple(map(int, stride))
+    try:
+        offset, size, stride = index(offset), tuple(map(index, size)), tuple(map(index, stride))
+    except TypeError:
+        raise RuntimeError("the file describes an impossible tensor: a size, stride or offset is no integer") from None
     if len(size) != len(stride) or offset < 0 or min(size, default=0) < 0 or min(stride, default=0) < 0:
         raise RuntimeError(f"the file describes an impossible tensor: size {size}, stride {stride}, offset {offset}")
     count = data.nbytes // dtype.itemsize
@@ -105,6 +117,8 @@ def strided(
             f"the file describes a tensor that leaves its storage: size {size}, stride {stride}, offset {offset} "
             f"need {last + 1} elements of {dtype}, the storage has {count}"
         )
+    if len(size) > 32:
+        raise RuntimeError(f"the file describes a tensor of {len(size)} dimensions; 32 are possible")
     flat = data[: count * dtype.itemsize].view(dtype)
     bytes_stride = tuple(s * dtype.itemsize for s in stride)
     if empty:

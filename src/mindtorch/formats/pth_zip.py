@@ -5,24 +5,44 @@ Records are stored, not compressed, each starting at a multiple of 64 bytes, so 
 
 from __future__ import annotations
 
+import os
 import struct
-import zipfile
 import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mindtorch.formats.pth_crc import Crc32, crc32
+
 ALIGNMENT = 64
+NEWEST = 10
+"""The highest version of the container that PyTorch defines so far."""
+
 _U32 = 0xFFFFFFFF
 _LOCAL = struct.Struct("<IHHHHHIIIHH")
 _CENTRAL = struct.Struct("<IHHHHHHIIIHHHHHII")
+_CHUNK = 1 << 20
+_MANY = 8 << 20
+"""From this many bytes on, records are read and checked by two threads."""
+
+
+def threads() -> int:
+    """How many threads read large records: two are enough to saturate memory."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, 2)
 
 
 class ZipWriter:
-    """Writes records one after the other to ``file`` (only ``write`` is used), all below the folder ``root``."""
+    """Writes records one after the other to ``file`` (only ``write`` is used), all below the folder ``root``.
 
-    def __init__(self, file: Any, root: str) -> None:
+    With ``checked=False`` every checksum is written as zero, as PyTorch does on request.
+    """
+
+    def __init__(self, file: Any, root: str, checked: bool = True) -> None:
         self.file = file
+        self.checked = checked
         self.root = root
         self.at = 0
         self.entries: list[tuple[bytes, int, int, int]] = []
@@ -35,7 +55,7 @@ class ZipWriter:
         """Append ``data`` (bytes or a flat uint8 array) as ``root/name``."""
         path = f"{self.root}/{name}".encode()
         view = memoryview(data).cast("B") if len(data) else memoryview(b"")
-        size, crc = view.nbytes, zlib.crc32(view)
+        size, crc = view.nbytes, crc32(view) if self.checked else 0
         big = size >= _U32
         extra = struct.pack("<HHQQ", 1, 16, size, size) if big else b""
         pad = -(self.at + _LOCAL.size + len(path) + len(extra) + 4) % ALIGNMENT
@@ -73,102 +93,297 @@ class ZipWriter:
         return f"{names:020d}{sums:020d}"
 
 
+@dataclass
+class Record:
+    """One entry of the directory."""
+
+    name: str
+    at: int
+    size: int
+    packed: int
+    crc: int
+    method: int
+    end: int = 0
+
+
+def _broken(why: str) -> RuntimeError:
+    return RuntimeError(f"the checkpoint is corrupted: {why}")
+
+
 class ZipReader:
-    """The records of an open binary ``file``; ``path`` is needed for memory mapping only."""
+    """The records of an open binary ``file``; ``path`` is needed for memory mapping and for reading in parallel."""
 
     def __init__(self, file: Any, path: str | None = None) -> None:
         self.file = file
         self.path = path
-        try:
-            self.zip = zipfile.ZipFile(file)
-        except (zipfile.BadZipFile, EOFError, OSError, struct.error, ValueError) as e:
-            raise RuntimeError(
-                f"the checkpoint is corrupted: its zip directory cannot be read ({e}); the file is probably truncated"
-            ) from e
-        self.infos = {i.filename: i for i in self.zip.infolist()}
-        pickles = [n for n in self.infos if n.endswith("/data.pkl") and n.count("/") == 1]
+        end = file.seek(0, 2)
+        self.length = file.tell() if end is None else end
+        self.records = {r.name: r for r in _directory(file, self.length)}
+        self.ahead: dict[str, Any] = {}
+        self.pool: Any = None
+        self.stop = False
+        self.map: np.ndarray | None = None
+        self.root = self._find_root()
+        version = self.records.get(self.root + "version")
+        # torch.serialization.set_crc32_options(False) writes zeros for every checksum.
+        self.checked = not all(r.crc == 0 for r in self.records.values())
+        if version is not None:
+            self._check_version(self.read("version"))
+
+    def _find_root(self) -> str:
+        pickles = [n for n in self.records if n.endswith("/data.pkl")]
         if not pickles:
             raise RuntimeError(
                 "the file is a zip archive but no PyTorch checkpoint: it has no record data.pkl; "
-                f"it holds {sorted(self.infos)[:5]}"
+                f"it holds {sorted(self.records)[:5]}"
             )
-        self.root = pickles[0][: -len("data.pkl")]
-        self.checked = True
-        # torch.serialization.set_crc32_options(False) writes no true checksum into any record.
-        if self.has("version"):
-            self.checked = zlib.crc32(self._stored(self._info("version"))) == self._info("version").CRC
+        return min(pickles, key=lambda n: n.count("/"))[: -len("data.pkl")]
+
+    @staticmethod
+    def _check_version(text: bytes) -> None:
+        try:
+            version = int(text)
+        except ValueError:
+            raise _broken(f"its version is {text[:20]!r}") from None
+        if not 1 <= version <= NEWEST:
+            raise RuntimeError(
+                f"the checkpoint has version {version} of the container; versions 1 to {NEWEST} can be read: "
+                "save it again with an older PyTorch"
+            )
 
     def has(self, name: str) -> bool:
         """Whether there is a record ``name``."""
-        return self.root + name in self.infos
+        return self.root + name in self.records
 
     def names(self) -> list[str]:
         """All records, without the root folder."""
-        return [n[len(self.root) :] for n in self.infos if n.startswith(self.root)]
+        return [n[len(self.root) :] for n in self.records if n.startswith(self.root)]
 
-    def _info(self, name: str) -> zipfile.ZipInfo:
-        info = self.infos.get(self.root + name)
+    def size(self, name: str) -> int:
+        """Bytes of a record."""
+        return self._info(name).size
+
+    def _info(self, name: str) -> Record:
+        info = self.records.get(self.root + name)
         if info is None:
-            raise RuntimeError(f"the checkpoint is corrupted: its record {name} is missing")
+            raise _broken(f"its record {name} is missing")
         return info
 
-    def _offset(self, info: zipfile.ZipInfo) -> int:
-        self.file.seek(info.header_offset)
-        head = self.file.read(_LOCAL.size)
+    def _offset(self, r: Record) -> int:
+        """Where the contents start; the local header must agree with the directory."""
+        head = _at(self.file, r.at, _LOCAL.size)
         if len(head) != _LOCAL.size or head[:4] != b"PK\x03\x04":
-            raise RuntimeError(f"the checkpoint is corrupted: no record starts where {info.filename} should")
-        *_, name, extra = _LOCAL.unpack(head)
-        return info.header_offset + _LOCAL.size + name + extra
+            raise _broken(f"no record starts where {r.name} should")
+        *_, method, _time, _date, _crc, _packed, _size, name, extra = _LOCAL.unpack(head)
+        start = r.at + _LOCAL.size + name + extra
+        if method != r.method or self.file.read(name) != r.name.encode() or start + r.packed > r.end:
+            raise _broken(f"the record {r.name} is not what the directory says")
+        return start
 
+    # ------------------------------------------------------------------------------------ contents
     def read(self, name: str) -> bytes:
         """One record, checksum verified."""
         return self.array(name).tobytes()
 
     def array(self, name: str) -> np.ndarray:
         """One record as fresh writable flat uint8 memory, checksum verified."""
-        info = self._info(name)
-        if info.compress_type == zipfile.ZIP_STORED:
-            data = self._stored(info)
-        else:
-            try:
-                data = np.frombuffer(bytearray(self.zip.read(info)), np.uint8)
-            except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as e:
-                raise RuntimeError(f"the checkpoint is corrupted: record {name}: {e}") from e
-        if self.checked and zlib.crc32(data) != info.CRC:
-            raise RuntimeError(f"the checkpoint is corrupted: checksum of record {name} does not match its contents")
+        if name in self.ahead:
+            return self.ahead.pop(name).result()
+        r = self._info(name)
+        start = self._offset(r)
+        if r.method:
+            return self._inflated(r, start)
+        self.file.seek(start)
+        data, done = np.empty(r.size, np.uint8), 0
+        crc = Crc32(data)
+        while done < r.size:
+            n = _read_into(self.file, data[done : done + _CHUNK])
+            if not n:
+                raise RuntimeError(f"the checkpoint is truncated: record {r.name} has {done} of {r.size} bytes")
+            done += n
+            if self.checked:
+                crc.advance(done)
+        return self._verified(r, data, crc)
+
+    def _verified(self, r: Record, data: np.ndarray, crc: Crc32) -> np.ndarray:
+        if self.checked and crc.value() != r.crc:
+            raise _broken(f"checksum of record {r.name} does not match its contents")
         return data
 
-    def _stored(self, info: zipfile.ZipInfo) -> np.ndarray:
-        if info.compress_type != zipfile.ZIP_STORED:
-            return np.frombuffer(self.zip.read(info), np.uint8)
-        self.file.seek(self._offset(info))
-        data = np.empty(_sane_size(self.file, info), np.uint8)
-        got = _read_into(self.file, data)
-        if got != info.file_size:
-            raise RuntimeError(
-                f"the checkpoint is truncated: record {info.filename} has {got} of {info.file_size} bytes"
-            )
-        return data
+    def _inflated(self, r: Record, start: int) -> np.ndarray:
+        self.file.seek(start)
+        data, done, left = np.empty(r.size, np.uint8), 0, r.packed
+        stream = zlib.decompressobj(-15)
+        try:
+            while done < r.size and not stream.eof:
+                raw = stream.unconsumed_tail or self.file.read(min(left, _CHUNK))
+                left -= 0 if stream.unconsumed_tail else len(raw)
+                piece = stream.decompress(raw, min(r.size - done, _CHUNK))
+                if not piece and not raw:
+                    break
+                data[done : done + len(piece)] = np.frombuffer(piece, np.uint8)
+                done += len(piece)
+        except zlib.error as e:
+            raise _broken(f"record {r.name}: {e}") from e
+        if done < r.size or (not stream.eof and stream.decompress(stream.unconsumed_tail, 1)):
+            raise _broken(f"record {r.name} does not unpack to {r.size} bytes")
+        return self._verified(r, data, Crc32(data))
 
-    def mapped(self, name: str) -> np.ndarray:
-        """One record mapped copy-on-write: read when touched, writes stay private to this process."""
-        info = self._info(name)
-        if self.path is None or info.compress_type != zipfile.ZIP_STORED:
+    def mapped(self, name: str, width: int = 1) -> np.ndarray:
+        """One record mapped copy-on-write: read when touched, writes stay private to this process.
+
+        Its checksum is not verified. A record that is not aligned to ``width`` bytes is copied.
+        """
+        r = self._info(name)
+        if self.path is None or r.method:
             raise RuntimeError(f"record {name} cannot be mapped: that needs a path and uncompressed records")
-        if info.file_size == 0:
+        if r.size == 0:
             return np.empty(0, np.uint8)
-        return np.asarray(np.memmap(self.path, np.uint8, "c", self._offset(info), (info.file_size,)))
+        if self.map is None:
+            self.map = np.memmap(self.path, np.uint8, "c")
+        start = self._offset(r)
+        part = np.asarray(self.map[start : start + r.size])
+        return part.copy() if start % width else part
+
+    # ------------------------------------------------------------------------------------ reading ahead
+    def read_ahead(self, folder: str) -> None:
+        """Start to read the stored records of ``folder`` with threads, in the order of the file."""
+        root = self.root + folder
+        wanted = [r for r in self.records.values() if r.name.startswith(root) and not r.method and r.size]
+        if self.path is None or threads() == 1 or sum(r.size for r in wanted) < _MANY:
+            return
+        from concurrent.futures import ThreadPoolExecutor
+
+        self.pool = ThreadPoolExecutor(threads())
+        for r in sorted(wanted, key=lambda r: r.at):
+            start = self._offset(r)
+            # Memory from this thread: what a worker sets aside comes from the worker's arena and is never used again.
+            data = np.empty(r.size, np.uint8)
+            self.ahead[r.name[len(self.root) :]] = self.pool.submit(self._fetch, r, start, data)
+
+    def _fetch(self, r: Record, start: int, data: np.ndarray) -> np.ndarray:
+        crc, view, fd, done = Crc32(data), memoryview(data), self.file.fileno(), 0
+        while done < r.size:
+            n = os.preadv(fd, [view[done : done + _CHUNK]], start + done) if not self.stop else 0
+            if not n:
+                raise RuntimeError(f"the checkpoint is truncated: record {r.name} has {done} of {r.size} bytes")
+            done += n
+            if self.checked:
+                crc.advance(done)
+        return self._verified(r, data, crc)
+
+    def close(self) -> None:
+        """Stop the threads of `read_ahead`."""
+        if self.pool is not None:
+            self.stop = True
+            self.pool.shutdown(wait=True, cancel_futures=True)
+            self.ahead.clear()
 
 
-def _sane_size(file: Any, info: zipfile.ZipInfo) -> int:
-    """The stored size, refused when the file is smaller: a broken directory must not make us allocate memory."""
-    here = file.tell()
-    end = file.seek(0, 2)
-    end = file.tell() if end is None else end
-    file.seek(here)
-    if here + info.file_size > end:
-        raise RuntimeError(f"the checkpoint is truncated: record {info.filename} ends behind the end of the file")
-    return info.file_size
+# ------------------------------------------------------------------------------------------ the directory
+
+
+def _at(file: Any, offset: int, count: int) -> bytes:
+    try:
+        file.seek(offset)
+    except (OverflowError, OSError, ValueError):
+        return b""  # an offset that no file has
+    return file.read(count)
+
+
+def _directory(file: Any, length: int) -> list[Record]:
+    """All entries, checked against each other: no name twice, no two records over the same bytes, no bombs."""
+    tail = _at(file, max(0, length - 65557), 65557)
+    found = tail.rfind(b"PK\x05\x06")
+    if found < 0 or len(tail) - found < 22:
+        raise RuntimeError("the checkpoint is truncated or corrupted: the directory at the end of the file is missing")
+    end = max(0, length - 65557) + found
+    _, _, _, _, count, size, start, comment = struct.unpack("<IHHHHIIH", tail[found : found + 22])
+    if comment != length - end - 22:
+        raise _broken("the end of its directory is damaged")
+    wide = _at(file, end - 20, 20) if end >= 20 else b""
+    if wide[:4] == b"PK\x06\x07":
+        at = struct.unpack("<Q", wide[8:16])[0]
+        head = _at(file, at, 56)
+        if len(head) != 56 or head[:4] != b"PK\x06\x06":
+            raise _broken("the end of its directory is damaged")
+        count, size, start = struct.unpack("<QQQ", head[32:56])
+        end = at
+    # Bytes in front of the archive shift every offset.
+    shift = end - size - start
+    if shift < 0 or size > length or count > size // _CENTRAL.size:
+        raise _broken("its directory does not fit into the file")
+    records = list(_entries(_at(file, start + shift, size), count, shift))
+    if len({r.name for r in records}) != len(records):
+        raise _broken("two records have the same name")
+    _check_places(records, start + shift)
+    _check_sizes(records, length)
+    return records
+
+
+def _entries(text: bytes, count: int, shift: int) -> Iterable[Record]:
+    at = 0
+    for _ in range(count):
+        if len(text) - at < _CENTRAL.size or text[at : at + 4] != b"PK\x01\x02":
+            raise _broken("its directory ends too early")
+        fields = _CENTRAL.unpack_from(text, at)
+        flags, method, crc, packed, size, n, m, k, place = *fields[3:5], *fields[7:13], fields[16]
+        at += _CENTRAL.size
+        raw, extra = text[at : at + n], text[at + n : at + n + m]
+        at += n + m + k
+        try:
+            name = raw.decode()
+        except UnicodeDecodeError:
+            raise _broken(f"a record is called {raw!r}") from None
+        if flags & 1 or method not in (0, 8):
+            raise RuntimeError(f"record {name} is encrypted or packed in a way PyTorch does not use (method {method})")
+        size, packed, place = _wide(extra, size, packed, place)
+        if not method and size != packed:
+            raise _broken(f"record {name} has two sizes")
+        yield Record(name, place + shift, size, packed, crc, method)
+
+
+def _wide(extra: bytes, *fields: int) -> list[int]:
+    """Sizes and offset with those that need 64 bits taken from the extra field."""
+    got = list(fields)
+    while len(extra) >= 4:
+        kind, n = struct.unpack_from("<HH", extra)
+        if kind == 1:
+            need = [i for i, v in enumerate(got) if v == _U32]
+            if n < 8 * len(need) or len(extra) < 4 + n:
+                raise _broken("its directory is damaged (64-bit sizes)")
+            for place, i in enumerate(need):
+                got[i] = struct.unpack_from("<Q", extra, 4 + 8 * place)[0]
+            break
+        extra = extra[4 + n :]
+    return got
+
+
+def _check_places(records: list[Record], directory: int) -> None:
+    """Every record ends before the next one starts; the last before the directory."""
+    after = directory
+    for r in sorted(records, key=lambda r: r.at, reverse=True):
+        r.end, after = after, r.at
+        if r.at + _LOCAL.size + len(r.name.encode()) + r.packed > r.end:
+            raise RuntimeError(f"the checkpoint is truncated or corrupted: record {r.name} overlaps what follows it")
+
+
+def _check_sizes(records: list[Record], length: int) -> None:
+    """Refuse records that unpack to absurd sizes: memory must stay within reach of what the file itself takes."""
+    packed = [r for r in records if r.method]
+    for r in packed:
+        if r.name.endswith(".pkl") and r.size > max(4 << 20, 100 * r.packed):
+            raise _bomb(r.name, r.size, r.packed)
+    total = sum(r.size for r in packed)
+    if total > max(64 << 20, 100 * length):
+        raise _bomb("all its records", total, length)
+
+
+def _bomb(what: str, size: int, packed: int) -> RuntimeError:
+    return RuntimeError(
+        f"the checkpoint is refused as a zip bomb: {what} would grow from {packed} to {size} bytes; "
+        "if it is genuine, store its records without compression (zip -0)"
+    )
 
 
 def _read_into(file: Any, data: np.ndarray) -> int:
@@ -186,3 +401,9 @@ def _read_into(file: Any, data: np.ndarray) -> int:
             break
         done += n
     return done
+
+
+def is_zip(path: Any) -> bool:
+    """Whether the file at ``path`` starts as a zip archive does."""
+    with open(path, "rb") as file:
+        return file.read(4) == b"PK\x03\x04"

@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from mindtorch import log
+from mindtorch.core import dtype as _d
 from mindtorch.core.tensor import Parameter, Tensor, address, root_array
-from mindtorch.formats.pth_storage import STORAGE_OF_DTYPE
+from mindtorch.formats.pth_sparse import LAYOUTS, dense
+from mindtorch.formats.pth_storage import RAW_DTYPES, STORAGE_OF_DTYPE
 from mindtorch.torch.storage import TypedStorage, UntypedStorage, tensor_over
 
 _INTERNAL = frozenset({"_grad", "_retains", "_backward_hooks"})
 """Entries of a tensor's instance dict that are state of autograd, not of the user."""
+
+
+class RawDtype:
+    """A dtype that files may name and that has no arithmetic here: its tensors are loaded as their bytes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def taken_as(self) -> Any:
+        """The dtype that takes its place. RuntimeError for elements that are not one byte."""
+        if RAW_DTYPES[self.name] != 1:
+            raise RuntimeError(f"the file holds a tensor of dtype torch.{self.name}, which mindtorch does not have")
+        log.once(
+            logging.WARNING,
+            f"torch.load: there is no arithmetic for torch.{self.name}: such tensors are loaded as their raw bytes "
+            "(torch.uint8). Save them as bfloat16 or float32 in PyTorch to compute with them",
+        )
+        return _d.uint8
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
 
 
 # ------------------------------------------------------------------------------------------ rebuilding
@@ -64,6 +89,8 @@ def _rebuild_tensor_v3(
     metadata: Any = None,
 ) -> Tensor:
     """As v2 for dtypes that have no storage class of their own."""
+    if isinstance(dtype, RawDtype):
+        dtype = dtype.taken_as()
     t = tensor_over(_bytes_of(storage), dtype, storage_offset, size, stride)
     return _finish(_with_metadata(t, metadata), requires_grad, backward_hooks)
 
@@ -71,9 +98,16 @@ def _rebuild_tensor_v3(
 def _with_metadata(t: Tensor, metadata: Any) -> Tensor:
     for key, value in (metadata or {}).items():
         if value and key == "conj":
-            t = t.conj().resolve_conj()
+            t = _solid(t).conj().resolve_conj()
         elif value and key == "neg":
-            t = -t
+            t = -_solid(t)
+    return t
+
+
+def _solid(t: Tensor) -> Tensor:
+    """``t``, refused when it is far larger than its memory: a file may claim any size for an expanded tensor."""
+    if t.numel() * t.element_size() > (1 << 20) + 4 * root_array(t).nbytes:
+        raise RuntimeError(f"the file asks for arithmetic on a tensor expanded to {tuple(t.shape)}")
     return t
 
 
@@ -125,29 +159,28 @@ def _rebuild_device_tensor_from_numpy(data: np.ndarray, dtype: Any, device: Any,
     """A tensor that another back end saved as a NumPy array."""
     from mindtorch.core.tensor import wrap
 
+    if not isinstance(data, np.ndarray):
+        raise TypeError(f"the file builds a tensor over a {type(data).__name__}, which is no NumPy array")
     return _finish(wrap(np.array(data)).to(dtype), requires_grad)
 
 
 def _rebuild_device_tensor_from_cpu_tensor(data: Tensor, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
     """A tensor that another back end saved as a host tensor."""
-    return _finish(data.to(dtype).detach(), requires_grad)
+    return _finish(_solid(data).to(dtype).detach(), requires_grad)
 
 
 def _rebuild_sparse_tensor(layout: Any, data: Any) -> Tensor:
-    """A sparse tensor of any layout from its parts."""
-    import mindtorch.torch as torch
+    """A sparse tensor of any layout, as a dense one: there are no sparse tensors here. Warns."""
+    from mindtorch.core.tensor import wrap
 
     kind = str(layout).removeprefix("torch.")
-    maker = getattr(torch, f"{kind}_tensor", None)
-    if maker is None:
-        raise RuntimeError(
-            f"the file holds a tensor of layout {layout}, which cannot be rebuilt; save it as to_dense()"
-        )
-    if kind == "sparse_coo":
-        indices, values, size, *_ = data
-        return maker(indices, values, size)
-    compressed, plain, values, size = data
-    return maker(compressed, plain, values, size)
+    if kind not in LAYOUTS:
+        raise RuntimeError(f"the file holds a tensor of layout {layout}, which cannot be rebuilt; save it as to_dense()")
+    parts = dict(zip(LAYOUTS[kind], data))
+    size, values = parts.pop("size"), _solid(parts.pop("values")).detach().a
+    indices = [_solid(v).a for k, v in parts.items() if k != "is_coalesced"]
+    log.once(logging.WARNING, f"torch.load: a tensor of layout {layout} is loaded as a dense one")
+    return wrap(dense(kind, size, values, indices))
 
 
 def _rebuild_qtensor(*_args: Any) -> Tensor:

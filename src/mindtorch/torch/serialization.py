@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 import pickle
 from collections.abc import Callable
@@ -14,7 +14,10 @@ import numpy as np
 from mindtorch.core import dtype as _d
 from mindtorch.core.device import device as _device
 from mindtorch.core.tensor import Parameter, Size, Tensor
-from mindtorch.formats import pth
+from mindtorch.engine.host import alloc
+from mindtorch.formats import pth, pth_numpy
+from mindtorch.formats.pth_sparse import LAYOUTS
+from mindtorch.formats.pth_storage import RAW_DTYPES
 from mindtorch.torch import _utils, storage
 from mindtorch.torch.storage import TypedStorage, UntypedStorage
 
@@ -45,10 +48,13 @@ _FAMILY = ("torch", "torchvision", "torchaudio")
 
 
 def _get_layout(name: str) -> Any:
-    """A layout by its printed name."""
+    """A layout by its printed name; the name itself for layouts that are not here."""
     import mindtorch.torch as torch
 
-    return getattr(torch, name.removeprefix("torch."))
+    plain = str(name).removeprefix("torch.")
+    if plain not in ("strided", "_mkldnn", *LAYOUTS):
+        raise pickle.UnpicklingError(f"the file names {plain!r} as a layout, which is none")
+    return getattr(torch, plain, plain)
 
 
 # ------------------------------------------------------------------------------------------ what a file may name
@@ -62,10 +68,13 @@ def _torch_globals() -> dict[tuple[str, str], Any]:
     for name in _d.BY_NAME:
         table["torch", name] = _d.BY_NAME[name]
     for name in dir(_utils):
-        if name.startswith("_rebuild_") and name != "_rebuild_from_type_v2":
+        if name.startswith("_rebuild_"):
             table["torch._utils", name] = getattr(_utils, name)
     table["torch._tensor", "_rebuild_from_type_v2"] = _utils._rebuild_from_type_v2
-    table["torch._utils", "_rebuild_from_type_v2"] = _utils._rebuild_from_type_v2
+    for name in RAW_DTYPES:
+        table.setdefault(("torch", name), _utils.RawDtype(name))
+    for name, cls in storage.LEGACY.items():
+        table["torch", name.replace("Storage", "Tensor")] = cls
     table["torch", "Size"] = Size
     table["torch", "device"] = _device
     table["torch", "Tensor"] = Tensor
@@ -78,6 +87,22 @@ def _torch_globals() -> dict[tuple[str, str], Any]:
 
 
 _TABLE = _torch_globals()
+_NAMED_ONLY = {id(v) for v in (Tensor, Parameter, UntypedStorage, TypedStorage, *storage.LEGACY.values())}
+"""Allowed globals that a file names but never calls: calling them would set memory aside."""
+_REBUILD = tuple(
+    v for (_, name), v in _TABLE.items() if name.startswith("_rebuild_") and name != "_rebuild_from_type_v2"
+)
+
+
+def _rebuild_from_type_safely(func: Any, new_type: Any, args: Any, state: Any) -> Tensor:
+    """``torch._tensor._rebuild_from_type_v2`` for a file that is not trusted."""
+    if not any(func is known for known in _REBUILD) or not isinstance(new_type, type):
+        raise pickle.UnpicklingError("the file builds a tensor with something that is no function for it")
+    if new_type is not Tensor and not issubclass(new_type, Tensor):
+        raise pickle.UnpicklingError(f"the file builds a tensor of class {new_type.__name__}, which is none for it")
+    return _utils._rebuild_from_type_v2(func, new_type, args, state)
+
+
 _user_globals: list[Any] = []
 
 
@@ -221,21 +246,45 @@ def _restorer(map_location: Any) -> Callable[[Any, str], Any]:
 
 class _LoadHooks(pth.Hooks):
     def __init__(self, map_location: Any) -> None:
+        super().__init__()
         self.restore = _restorer(map_location)
+        self.meta = str(map_location) == "meta" if isinstance(map_location, (str, _device)) else False
         self.user = _user_table()
+        self.old = pth_numpy.old_globals(lambda a: self.tensor(a, None), self.parameter)
+        self.is_old = False
 
     def find(self, module: str, name: str) -> Any:
-        module = _public(module)
-        got = _TABLE.get((module, name)) or pth.SAFE_BUILTINS.get((module, name)) or self.user.get(f"{module}.{name}")
+        public = _public(module)
+        got = _TABLE.get((public, name)) or pth.SAFE_BUILTINS.get((module, name)) or self.user.get(f"{public}.{name}")
+        if got is _utils._rebuild_from_type_v2:
+            return _rebuild_from_type_safely
         if got is None:
-            raise pickle.UnpicklingError(_REFUSED.format(f"{module}.{name}".removeprefix("builtins.")))
+            got = self._find_old(module, name)
+        if got is None:
+            raise pickle.UnpicklingError(_REFUSED.format(f"{public}.{name}".removeprefix("builtins.")))
         return got
+
+    def _find_old(self, module: str, name: str) -> Any:
+        # Files of mindtorch 0.4.0 hold NumPy arrays; other files may not, as in PyTorch.
+        if module == pth_numpy.OLD_PLACE and (module, name) in self.old:
+            self.is_old = True
+        return (self.old.get((module, name)) or pth_numpy.NUMPY.get((module, name))) if self.is_old else None
+
+    def calls(self, value: Any) -> bool:
+        return id(value) not in _NAMED_ONLY and value is not np.ndarray
+
+    def wants(self, location: str) -> bool:
+        return not self.meta and location != "meta"
 
     def find_any(self, base: Callable[[str, str], Any], module: str, name: str) -> Any:
         public = _public(module)
         got = _TABLE.get((public, name))
         if got is not None:
             return got
+        if module == pth_numpy.OLD_PLACE and (module, name) in self.old:
+            return self.old[module, name]
+        if module == "mindtorch.torch.common.dtype" or (module.startswith("mindspore.") and not _importable(module)):
+            return self.old.get((module, name)) or base(module, name)
         if public.partition(".")[0] in _FAMILY:
             return _find_in_family(public, name)
         return base(module, name)
@@ -249,12 +298,18 @@ class _LoadHooks(pth.Hooks):
             raise RuntimeError(f"the file holds a {data.name} (quantized), which mindtorch does not have")
         return TypedStorage(wrap_storage=moved, dtype=storage.LEGACY[data.name].dtype, _internal=True)  # type: ignore[attr-defined]
 
-    def tensor(self, array: np.ndarray, data: pth.StorageData) -> Any:
+    def tensor(self, array: np.ndarray, data: pth.StorageData | None) -> Any:
         from mindtorch.core.tensor import wrap
 
         return wrap(array)
 
+    def parameter(self, array: np.ndarray, requires_grad: bool, state: Any) -> Any:
+        p = Parameter(self.tensor(array, None), requires_grad)
+        return _utils._set_state(p, state) if state else p
+
     def build(self, target: Any, state: Any) -> bool:
+        if self.is_old and pth_numpy.give_old_state(target, state):
+            return True
         if isinstance(target, (Tensor, Parameter)) and type(target) in (Tensor, Parameter):
             _utils._set_state(target, state)
             return True
@@ -269,6 +324,10 @@ class _LoadHooks(pth.Hooks):
         for key, value in (slots or {}).items():
             setattr(target, key, value)
         return True
+
+
+def _importable(module: str) -> bool:
+    return importlib.util.find_spec(module.partition(".")[0]) is not None
 
 
 def _find_in_family(module: str, name: str) -> Any:
@@ -341,6 +400,7 @@ def save(
         legacy=not _use_new_zipfile_serialization,
         pickle_module=pickle_module,
         byteorder=not _disable_byteorder_record,
+        checksums=_options["crc32"],
     )
 
 
@@ -378,6 +438,7 @@ def load(
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
     if mmap and not isinstance(f, (str, os.PathLike)):
         raise ValueError("f must be a file path in order to use the mmap argument")
+    alloc.ensure()  # a checkpoint loaded after another one then takes the memory of the first without page faults
     encoding = pickle_load_args.pop("encoding", "utf-8")
     if safe and pickle_load_args:
         raise TypeError(f"load() got an unexpected keyword argument {next(iter(pickle_load_args))!r}")
@@ -420,11 +481,7 @@ def get_default_load_endianness() -> LoadEndianness | None:
 
 
 def set_crc32_options(compute_crc32: bool) -> None:
-    """Whether checksums are written. They always are: they cost a fraction of the disk's time."""
-    if not compute_crc32:
-        from mindtorch import log
-
-        log.ignored("torch.serialization.set_crc32_options", "compute_crc32", "checksums are always written")
+    """Whether `save` writes checksums (the default); files without them are read without being verified."""
     _options["crc32"] = bool(compute_crc32)
 
 

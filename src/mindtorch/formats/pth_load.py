@@ -1,0 +1,178 @@
+"""Loading a checkpoint in any of PyTorch's formats: what its objects become is said by `Hooks`."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mindtorch.formats import pth_legacy
+from mindtorch.formats.pth_file import opened
+from mindtorch.formats.pth_hooks import Hooks
+from mindtorch.formats.pth_pickle import Global, SafeUnpickler, modern_name
+from mindtorch.formats.pth_storage import STORAGE_TYPES, StorageData, type_name
+from mindtorch.formats.pth_zip import ZipReader
+
+
+def _unpickler(hooks: Hooks, safe: bool, encoding: str, pickle_module: Any, extra: dict[str, Any]) -> Any:
+    """The function ``(stream, persistent) -> object`` for this load."""
+    if safe:
+
+        def run(stream: Any, persistent: Callable[[Any], Any]) -> Any:
+            return SafeUnpickler(stream, hooks.find, persistent, hooks.build, encoding, hooks.calls).load()
+
+        return run
+
+    class Trusting(pickle_module.Unpickler):  # type: ignore[misc,name-defined]
+        answer: Callable[[Any], Any]
+
+        def find_class(self, module: str, name: str) -> Any:
+            if name in STORAGE_TYPES and module in _TORCHES:
+                return Global(module, name)
+            return hooks.find_any(super().find_class, *modern_name(module, name))
+
+        def persistent_load(self, pid: Any) -> Any:
+            return self.answer(pid)
+
+    def run_trusting(stream: Any, persistent: Callable[[Any], Any]) -> Any:
+        u = Trusting(stream, encoding=encoding, **extra)
+        u.answer = persistent
+        try:
+            return u.load()
+        except EOFError as e:
+            raise EOFError("Ran out of input: the checkpoint is empty or truncated") from e
+
+    return run_trusting
+
+
+_TORCHES = ("torch", "torch.cuda", "torch.storage", "mindtorch.torch", "mindtorch.torch.storage")
+
+
+def _load_zip(zf: ZipReader, hooks: Hooks, unpickle: Any, mmap: bool, endian: str | None) -> Any:
+    swap = endian == "big"
+    if zf.has("byteorder"):
+        order = zf.read("byteorder")
+        if order not in (b"little", b"big"):
+            raise ValueError(f"Unknown endianness type: {order!r}")
+        swap = order == b"big"
+    made: dict[str, Any] = {}
+    names: dict[str, str] = {}
+
+    def fetch(name: str, key: str, location: str, count: int) -> StorageData:
+        record, width = f"data/{key}", STORAGE_TYPES[name].itemsize
+        if location == "meta" or not hooks.wants(location):
+            # Nothing will look at the contents: a size is enough, and takes no memory.
+            return StorageData(name, np.broadcast_to(np.uint8(0), count * width), location, key)
+        data = zf.mapped(record, width) if mmap else zf.array(record)
+        _expect(name, data, count, key)
+        return StorageData(name, _swapped(name, data) if swap else data, location, key)
+
+    def persistent(pid: Any) -> Any:
+        if not isinstance(pid, tuple) or len(pid) < 5 or pid[0] not in ("storage", b"storage"):
+            raise pickle.UnpicklingError("the file is corrupted: it has an unknown persistent id")
+        _, cls, key, location, count = pid[:5]
+        key, location, name = _text(key), _text(location), type_name(cls)
+        if not isinstance(count, int) or count < 0:
+            raise pickle.UnpicklingError(f"the file is corrupted: storage {key} has a size that is none")
+        if key not in made:
+            made[key], names[key] = hooks.storage(fetch(name, key, location, count)), name
+        if names[key] != name:
+            raise pickle.UnpicklingError(f"the file is corrupted: storage {key} is both {names[key]} and {name}")
+        return made[key]
+
+    if not mmap:
+        zf.read_ahead("data/")
+    return unpickle(io.BytesIO(zf.read("data.pkl")), persistent)
+
+
+def _text(value: Any) -> str:
+    return value.decode("ascii", "replace") if isinstance(value, bytes) else str(value)[:1000]
+
+
+def _expect(name: str, data: np.ndarray, count: Any, key: str) -> None:
+    need = int(count) * STORAGE_TYPES[name].itemsize
+    if data.nbytes < need:
+        raise RuntimeError(f"the checkpoint is corrupted: storage {key} has {data.nbytes} bytes, {need} are needed")
+
+
+def _swapped(name: str, data: np.ndarray) -> np.ndarray:
+    dtype = STORAGE_TYPES[name]
+    width = dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
+    return data.reshape(-1, width)[:, ::-1].reshape(-1).copy() if width > 1 else data
+
+
+def load(
+    f: Any,
+    hooks: Hooks,
+    *,
+    safe: bool = True,
+    mmap: bool = False,
+    encoding: str = "utf-8",
+    pickle_module: Any = pickle,
+    endian: str | None = None,
+    script: bool = False,
+    **pickle_args: Any,
+) -> Any:
+    """The object in ``f``, a path or an open binary file, in any of PyTorch's formats.
+
+    ``safe`` reads with the restricted unpickler; otherwise the pickle may run code. ``mmap`` maps the storages
+    instead of reading them, unchecked. A TorchScript archive is read only with ``script``. RuntimeError or
+    UnpicklingError for broken files.
+    """
+    unpickle = _unpickler(hooks, safe, encoding, pickle_module, pickle_args)
+    with opened(f) as (file, path):
+        start = file.tell()
+        head = file.read(4)
+        file.seek(start)
+        if head == b"PK\x03\x04":
+            return _from_zip(ZipReader(file, path), hooks, unpickle, mmap, endian, script)
+        if mmap:
+            raise RuntimeError(
+                "mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True)`; "
+                "load without mmap=True and save the result again"
+            )
+        if not head:
+            raise EOFError("Ran out of input: the checkpoint is empty")
+        if pth_legacy.is_tar(file):
+            return pth_legacy.read_tar(file, unpickle, hooks.tensor)
+        return pth_legacy.read_stream(file, unpickle, hooks.storage)
+
+
+def _from_zip(zf: ZipReader, hooks: Hooks, unpickle: Any, mmap: bool, endian: str | None, script: bool) -> Any:
+    if zf.has("constants.pkl") and not script:
+        raise RuntimeError(
+            "the file is a TorchScript archive, not a checkpoint: mindtorch cannot run TorchScript. Its weights can be "
+            "listed and taken out with `python -m mindtorch convert`; load the result into the model's class."
+        )
+    try:
+        return _load_zip(zf, hooks, unpickle, mmap, endian)
+    finally:
+        zf.close()
+
+
+def unsafe_globals(f: Any, allowed: Callable[[str, str], bool]) -> list[str]:
+    """Names of the globals in a zip checkpoint for which ``allowed(module, name)`` is false. Nothing is unpickled."""
+    import pickletools
+
+    with opened(f) as (file, path):
+        if file.read(4) != b"PK\x03\x04":
+            raise ValueError("Expected input to be a checkpoint returned by torch.save with the zip format")
+        text = ZipReader(file, path).read("data.pkl")
+    found: dict[str, None] = {}
+    strings: list[Any] = []
+    for op, arg, _ in pickletools.genops(text):
+        if op.name == "GLOBAL":
+            module, _, name = arg.partition(" ")
+        elif op.name == "STACK_GLOBAL" and len(strings) >= 2:
+            module, name = strings[-2:]
+        else:
+            if isinstance(arg, str):
+                strings.append(arg)
+            continue
+        module, name = modern_name(module, name)
+        if (module, name) != ("_codecs", "encode") and not allowed(module, name):
+            found[f"{module}.{name}".removeprefix("builtins.")] = None
+    return list(found)
