@@ -44,9 +44,9 @@ def pth2ckpt(path: Any, target: Any = None, *, rules: Any = None, names: str = "
     from mindtorch.tools.convert import _chosen
 
     out = os.fspath(target) if target is not None else _target(os.fspath(path))
+    found = _names(path)
     if os.path.exists(out) and os.path.samefile(out, path):
         raise ValueError(f"the result would overwrite {out}; give another target")
-    found = _names(path)
     chosen = _chosen(rules)
     made = _rules.plan(found.values, names, chosen)
     found.values = _rules.apply(found.values, made, chosen)
