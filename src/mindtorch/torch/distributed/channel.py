@@ -70,22 +70,22 @@ class Channel:
         self._count = threading.Lock()
         self._thread: threading.Thread | None = None
         self._mates: list[tuple[str, int]] = []
+        self._host = socket.gethostname()
 
     # who is there ---------------------------------------------------------------------------------------------------
 
     def introduce(self) -> None:
         """Exchange host and process id through the store, so that a reader can tell a slow process from a dead one."""
-        self.store.set(f"mate/{self.rank}", f"{socket.gethostname()} {os.getpid()}")
+        self.store.set(f"mate/{self.rank}", f"{self._host} {os.getpid()}")
         for r in range(self.size):
             host, pid = self.store.get(f"mate/{r}").decode().rsplit(" ", 1)
             self._mates.append((host, int(pid)))
 
     def _check_alive(self, r: int) -> None:
+        """DistBackendError if ``r`` was a process of this machine and is none any more."""
         host, pid = self._mates[r]
-        if host == socket.gethostname() and not _runs(pid):
-            raise DistBackendError(
-                f"rank {r} (process {pid}) has ended while rank {self.rank} waits for it; its own output says why"
-            )
+        if host == self._host and not _runs(pid):
+            raise DistBackendError(f"rank {r} (process {pid}) has ended and rank {self.rank} needs it; its own output says why")
 
     # frames ---------------------------------------------------------------------------------------------------------
 
@@ -100,6 +100,8 @@ class Channel:
         head = _HEAD.pack(kind, inside, n - inside, group & (2**64 - 1), tag, number)
         frame[: len(head)] = np.frombuffer(head, np.uint8)
         frame[64 : 64 + inside] = data[:inside]
+        # MindSpore tries for most of a minute to reach a process that is gone
+        self._check_alive(to)
         if time.monotonic() - self._last[to] > _LATE:
             self.store.set(f"late/{self.rank}/{to}/{number}", frame.tobytes())
         try:

@@ -1,0 +1,168 @@
+"""Whole jobs of two and four processes against PyTorch's gloo, and what happens when a process dies.
+
+Starting MindSpore costs seconds per process, so each job makes many checks and a test compares all its answers at once.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+SRC = HERE.parents[1] / "src"
+LIMIT = 300
+
+pytest.importorskip("mindspore")
+
+
+def environment(**more: str) -> dict[str, str]:
+    env = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")}
+    env.update(PYTHONPATH=str(SRC), OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", **more)
+    return env
+
+
+def job(size: int, out: Path, ours: bool, parts: list[str]) -> list[dict[str, Any]]:
+    """What every rank saw. Processes are started by hand, with torchrun's variables and nothing else."""
+    out.mkdir()
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    command = [sys.executable, *(["-m", "mindtorch"] if ours else []), str(HERE / "scenario.py"), str(out), *parts]
+    running = []
+    for r in range(size):
+        env = environment(RANK=str(r), WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        log = open(out / f"{r}.log", "w")  # noqa: SIM115 - closed below
+        running.append((subprocess.Popen(command, env=env, stdout=log, stderr=log), log))
+    try:
+        codes = [p.wait(LIMIT) for p, _ in running]
+    finally:
+        for p, log in running:
+            p.kill()
+            log.close()
+    tails = "\n".join((out / f"{r}.log").read_text(errors="replace")[-1500:] for r in range(size) if codes[r])
+    assert codes == [0] * size, tails
+    return [pickle.loads((out / f"{r}.pkl").read_bytes()) for r in range(size)]
+
+
+def close(a: Any, b: Any, tolerance: float = 1e-5) -> bool:
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(close(x, y, tolerance) for x, y in zip(a, b))
+    if isinstance(a, (int, float, complex)) and isinstance(b, (int, float, complex)):
+        return a == b or abs(a - b) <= tolerance * max(1.0, abs(b))
+    return a == b
+
+
+def differences(seen: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> list[str]:
+    """Answers unlike PyTorch's. gloo has no int16 and no complex gather; its strided results are not right."""
+    out = []
+    for r, (m, t) in enumerate(zip(seen, wanted)):
+        for name in sorted(t):
+            if " int16 " in name or name.startswith(("all_reduce of a slice", "broadcast into")):
+                continue
+            if name.startswith("gather complex") and t[name] == "RuntimeError":
+                continue
+            if not close(m.get(name), t[name]):
+                out.append(f"rank {r} {name}: {str(m.get(name))[:80]}, PyTorch {str(t[name])[:80]}")
+    return out
+
+
+def own_answers(seen: list[dict[str, Any]]) -> None:
+    """What PyTorch on the CPU cannot answer, from other answers or by itself."""
+    size = len(seen)
+    for r, m in enumerate(seen):
+        for name in m:
+            if " int16 " in name and "AVG" not in name:
+                assert m[name] == m[name.replace("int16", "int32")], name
+        if "all_reduce of a slice" in m:
+            total = size * (size + 1) / 2
+            assert m["all_reduce of a slice"] == [[0.0, total, total, 0.0, 0.0, 0.0]] * 4
+        if r and "broadcast into a transpose" in m:
+            assert m["broadcast into a transpose"] == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
+        if "gather complex64 4" in m:
+            assert (len(m["gather complex64 4"]) == size) == (r == 1)
+        for name in ("sync input", "sync running", "sync weight"):
+            mine, whole = m[name]
+            assert close(mine, whole, 1e-4), (name, mine, whole)
+
+
+def test_four_processes(tmp_path):
+    parts = ["reductions", "moves", "composed", "handles", "objects", "groups", "errors", "training", "details", "uneven"]
+    seen = job(4, tmp_path / "ours", True, parts)
+    assert differences(seen, job(4, tmp_path / "theirs", False, parts)) == []
+    own_answers(seen)
+    assert len(seen[0]) > 300
+
+
+def test_two_processes_train_as_one(tmp_path):
+    parts = ["handles", "training", "details", "uneven"]
+    seen = job(2, tmp_path / "ours", True, parts)
+    assert differences(seen, job(2, tmp_path / "theirs", False, parts)) == []
+    own_answers(seen)
+    for m in seen:
+        assert all(math.isfinite(x) for x in m["ddp curve"]) and m["ddp curve"][-1] < m["ddp curve"][0]
+        assert close(m["ddp curve"], m["whole batch curve"]) and close(m["ddp weights"], m["whole batch weights"])
+
+
+def launch(*args: str, **more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mindtorch", "launch", *args]
+    return subprocess.run(command, env=environment(**more), capture_output=True, text=True, timeout=LIMIT)
+
+
+def test_killed_worker_ends_the_job(tmp_path):
+    done = launch("--nproc", "2", "--log-dir", str(tmp_path / "logs"), str(HERE / "mortal.py"), "kill", str(tmp_path))
+    assert done.returncode == 128 + 9, done.stderr[-2000:]
+    assert "rank 1" in done.stderr and "SIGKILL" in done.stderr
+    assert "sum [2.0, 2.0, 2.0, 2.0] args ['kill'" in (tmp_path / "logs" / "0" / "stdout.log").read_text()
+
+
+FAILS = """
+import os, sys, time
+assert os.environ["WORLD_SIZE"] == "3" and os.environ["LOCAL_RANK"] == os.environ["RANK"]
+if os.environ["RANK"] == "2":
+    raise SystemExit(5) if sys.argv[1] == "exit" else ArithmeticError("rank two has had enough")
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("how, status", [("exit", 5), ("raise", 1)])
+def test_status_and_traceback_of_a_failing_worker(tmp_path, how, status):
+    script = tmp_path / "fails.py"
+    script.write_text(FAILS)
+    done = launch("--nproc_per_node=3", "--standalone", str(script), how)
+    assert done.returncode == status, done.stderr
+    assert "rank 2 (process" in done.stderr and f"with status {status}" in done.stderr
+    if how == "raise":
+        assert "ArithmeticError: rank two has had enough" in done.stderr and "fails.py" in done.stderr
+
+
+def test_interrupt_ends_all(tmp_path):
+    script = tmp_path / "waits.py"
+    script.write_text(
+        "import os, sys, time, pathlib\n"
+        "pathlib.Path(sys.argv[1], os.environ['RANK']).write_text(str(os.getpid()))\ntime.sleep(600)\n"
+    )
+    command = [sys.executable, "-m", "mindtorch", "launch", "--nproc", "2", str(script), str(tmp_path)]
+    p = subprocess.Popen(command, env=environment())
+    try:
+        import signal
+        import time
+
+        end = time.monotonic() + LIMIT
+        files = [tmp_path / "0", tmp_path / "1"]
+        while not all(f.exists() and f.read_text() for f in files) and time.monotonic() < end:
+            time.sleep(0.05)
+        p.send_signal(signal.SIGINT)
+        assert p.wait(LIMIT) == 130
+        for f in files:
+            with pytest.raises(ProcessLookupError):
+                os.kill(int(f.read_text()), 0)
+    finally:
+        p.kill()
