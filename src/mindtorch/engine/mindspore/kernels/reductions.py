@@ -1,1 +1,244 @@
-"""MindSpore kernels of this family: see the package text."""
+"""MindSpore kernels that reduce, scan, sort or search along dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mindtorch.engine.mindspore import door
+from mindtorch.engine.mindspore.array import cast
+from mindtorch.engine.mindspore.kernels import Unsupported, kernel
+from mindtorch.engine.mindspore.kernels.pointwise import beside, zeros
+
+ms = door.load()
+mint, ops = ms.mint, ms.ops
+_SMALL = (ms.bool_, ms.int8, ms.int16, ms.int32, ms.uint8)
+_FLOATS = (ms.float16, ms.bfloat16, ms.float32, ms.float64)
+
+
+def dims(x: Any, dim: Any) -> tuple[int, ...]:
+    """The dimensions to reduce, not negative; all of them for None or ()."""
+    if dim is None or dim == ():
+        return tuple(range(x.ndim))
+    dim = (dim,) if isinstance(dim, int) else dim
+    got = tuple(d + x.ndim if d < 0 else d for d in dim)
+    if any(not 0 <= d < max(x.ndim, 1) for d in got) or len(set(got)) != len(got):
+        raise Unsupported("dimensions out of range")
+    return got if x.ndim else ()
+
+
+def _wide(x: Any, dtype: Any) -> Any:
+    """Operands of sums: in ``dtype`` where given, integers in int64."""
+    if dtype is not None:
+        return cast(x, dtype.np)
+    return x.astype(ms.int64) if x.dtype in _SMALL else x
+
+
+def _not_empty(x: Any) -> None:
+    if 0 in x.shape:
+        raise Unsupported("no elements")
+
+
+@kernel("sum")
+def total(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    """Sum over dimensions."""
+    x = _wide(x, dtype)
+    d = dims(x, dim)
+    _not_empty(x)
+    return ops.reduce_sum(x, d, keepdim) if hasattr(ops, "reduce_sum") else ops.sum(x, d, keepdim) if d else x
+
+
+@kernel("mean")
+def mean(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    """Mean over dimensions of floats."""
+    x = x if dtype is None else cast(x, dtype.np)
+    if x.dtype not in _FLOATS:
+        raise Unsupported("mean of other than floats")
+    _not_empty(x)
+    d = dims(x, dim)
+    return ops.ReduceMean(keepdim)(x, d) if d else x
+
+
+@kernel("prod")
+def _prod(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    x = _wide(x, dtype)
+    _not_empty(x)
+    d = dims(x, dim)
+    return ops.ReduceProd(keepdim)(x, d) if d else x
+
+
+def _extreme(which: Any) -> Any:
+    def run(x: Any, dim: Any = (), keepdim: bool = False) -> Any:
+        _not_empty(x)
+        if x.dtype in (ms.bool_, ms.int8, ms.int16, ms.uint8) or "Complex" in str(x.dtype):
+            raise Unsupported(f"dtype {x.dtype}")
+        d = dims(x, dim)
+        return which(keepdim)(x, d) if d else x
+
+    return run
+
+
+kernel("amax")(_extreme(ops.ReduceMax))
+kernel("amin")(_extreme(ops.ReduceMin))
+
+
+@kernel("max_all")
+def _max_all(x: Any) -> Any:
+    return _extreme(ops.ReduceMax)(x)
+
+
+@kernel("min_all")
+def _min_all(x: Any) -> Any:
+    return _extreme(ops.ReduceMin)(x)
+
+
+def _truth(x: Any) -> Any:
+    return x if x.dtype == ms.bool_ else mint.not_equal(x, beside(0, x))
+
+
+@kernel("all")
+def _all(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    _not_empty(x)
+    if x.dtype == ms.uint8:
+        raise Unsupported("uint8 answers uint8")
+    d = dims(x, dim)
+    return ops.ReduceAll(keepdim)(_truth(x), d) if d else _truth(x)
+
+
+@kernel("any")
+def _any(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    _not_empty(x)
+    if x.dtype == ms.uint8:
+        raise Unsupported("uint8 answers uint8")
+    d = dims(x, dim)
+    return ops.ReduceAny(keepdim)(_truth(x), d) if d else _truth(x)
+
+
+@kernel("count_nonzero")
+def _count_nonzero(x: Any, dim: Any = None) -> Any:
+    return total(_truth(x).astype(ms.int64), dim)
+
+
+def _moments(x: Any, dim: Any, correction: float, keepdim: bool) -> tuple[Any, Any]:
+    if x.dtype not in _FLOATS:
+        raise Unsupported("moments of other than floats")
+    d = dims(x, dim)
+    n = 1
+    for i in d:
+        n *= x.shape[i]
+    if not d or n - correction <= 0:
+        raise Unsupported("too few elements")
+    m = mean(x, d, True)
+    away = mint.sub(x, m)
+    v = total(mint.mul(away, away), d, keepdim)
+    return mint.div(v, beside(n - correction, v)), m if keepdim else mean(x, d, False)
+
+
+@kernel("var")
+def _var(x: Any, dim: Any = None, correction: float = 1.0, keepdim: bool = False) -> Any:
+    return _moments(x, dim, correction, keepdim)[0]
+
+
+@kernel("std")
+def _std(x: Any, dim: Any = None, correction: float = 1.0, keepdim: bool = False) -> Any:
+    return mint.sqrt(_moments(x, dim, correction, keepdim)[0])
+
+
+@kernel("var_mean")
+def _var_mean(x: Any, dim: Any = None, correction: float = 1.0, keepdim: bool = False) -> Any:
+    return _moments(x, dim, correction, keepdim)
+
+
+@kernel("std_mean")
+def _std_mean(x: Any, dim: Any = None, correction: float = 1.0, keepdim: bool = False) -> Any:
+    v, m = _moments(x, dim, correction, keepdim)
+    return mint.sqrt(v), m
+
+
+@kernel("softmax")
+def softmax(x: Any, dim: Any, *rest: Any) -> Any:
+    """exp(x - max) / sum, composed: MindSpore's own is off by 1e-6 on the CPU."""
+    x = _for_softmax(x, dim, rest)
+    e = mint.exp(mint.sub(x, ops.ReduceMax(True)(x, (dim,))))
+    return mint.div(e, total(e, dim, True))
+
+
+@kernel("log_softmax")
+def log_softmax(x: Any, dim: Any, *rest: Any) -> Any:
+    """x - max - log(sum(exp(x - max)))."""
+    x = _for_softmax(x, dim, rest)
+    z = mint.sub(x, ops.ReduceMax(True)(x, (dim,)))
+    return mint.sub(z, mint.log(total(mint.exp(z), dim, True)))
+
+
+def _for_softmax(x: Any, dim: Any, rest: Any) -> Any:
+    dtype = next((r for r in rest if r is not None and hasattr(r, "np")), None)
+    if dim is None or not x.ndim or 0 in x.shape:
+        raise Unsupported("softmax of a scalar, of nothing, or along a dimension to be guessed")
+    x = x if dtype is None else cast(x, dtype.np)
+    if x.dtype not in _FLOATS:
+        raise Unsupported("softmax of integers")
+    return x
+
+
+@kernel("softmax_backward")
+def _softmax_backward(g: Any, y: Any, dim: int) -> Any:
+    p = mint.mul(g, y)
+    return mint.sub(p, mint.mul(y, total(p, dim, True)))
+
+
+@kernel("log_softmax_backward")
+def _log_softmax_backward(g: Any, y: Any, dim: int) -> Any:
+    return mint.sub(g, mint.mul(mint.exp(y), total(g, dim, True)))
+
+
+@kernel("logsumexp")
+def _logsumexp(x: Any, dim: Any, keepdim: bool = False) -> Any:
+    if x.dtype not in _FLOATS or not x.ndim or 0 in x.shape:
+        raise Unsupported("log-sum-exp of these")
+    d = dims(x, dim)
+    top = ops.ReduceMax(True)(x, d)
+    finite = mint.isfinite(top)
+    top = ops.select(finite, top, zeros(top))
+    s = mint.log(total(mint.exp(mint.sub(x, top)), d, True))
+    r = mint.add(s, top)
+    return r if keepdim else r.reshape(tuple(n for i, n in enumerate(x.shape) if i not in d))
+
+
+# ------------------------------------------------------------------------------------------ scans
+@kernel("cumsum")
+def _cumsum(x: Any, dim: int, dtype: Any = None) -> Any:
+    x = _wide(x, dtype)
+    if not x.ndim or 0 in x.shape:
+        raise Unsupported("cumsum of a scalar or of nothing")
+    return ops.CumSum()(x, dim)
+
+
+@kernel("cumprod")
+def _cumprod(x: Any, dim: int, dtype: Any = None) -> Any:
+    x = _wide(x, dtype)
+    if not x.ndim or 0 in x.shape:
+        raise Unsupported("cumprod of a scalar or of nothing")
+    return ops.CumProd()(x, dim)
+
+
+# ------------------------------------------------------------------------------------------ which and order
+def _arg(which: Any) -> Any:
+    def run(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        _not_empty(x)
+        if x.dtype not in (ms.float16, ms.float32):
+            raise Unsupported(f"dtype {x.dtype}")
+        flat = x.reshape((-1,)) if dim is None or not x.ndim else x
+        d = 0 if dim is None or not x.ndim else dim
+        i = which(d)(flat).astype(ms.int64)
+        if not x.ndim:
+            return i.reshape(())
+        if not keepdim:
+            return i
+        shape = (1,) * x.ndim if dim is None else tuple(1 if k == d % x.ndim else n for k, n in enumerate(x.shape))
+        return i.reshape(shape)
+
+    return run
+
+
+kernel("argmax")(_arg(lambda d: ops.Argmax(axis=d)))
+kernel("argmin")(_arg(lambda d: ops.Argmin(axis=d)))
