@@ -337,8 +337,15 @@ def _key_tests(row: Any, first: Any, tens: list[Any], lists: list[Any], nums: fr
         if p is first:
             out.append(f"        if {p.name}.__class__ is not list and {p.name}.__class__ is not tuple: {slow}")
         test = "_t.k is _k" if same and p.name in row.promoted or p is first else ("_t.k.pf" if row.half == "f32" else "_t.k.plain")
-        out.append(f"        _l_{p.name} = [_t.a for _t in {p.name} if {test}]")
-        out.append(f"        if len(_l_{p.name}) != len({p.name}): {slow}")
+        # one loop for arrays and history: two comprehensions cost more than the rest of the fast path
+        out += [
+            f"        _l_{p.name} = []; _g_{p.name} = False",
+            f"        for _t in {p.name}:",
+            f"            if not ({test}): _l_{p.name} = None; break",
+            f"            _l_{p.name}.append(_t.a)",
+            f"            if _t.n is not None: _g_{p.name} = True",
+            f"        if _l_{p.name} is None: {slow}",
+        ]
     return out
 
 
@@ -370,7 +377,7 @@ def _finish(row: Any, names: str, first: Any, tens: list[Any], lists: list[Any],
     for j in row.grad_index:
         p = row.params[j]
         if p.type == "TL":
-            tests.append(f"any([_t.n is not None for _t in {p.name}])")
+            tests.append(f"_g_{p.name}")
         elif p.name in nums:
             tests.append(f"_n_{p.name} is not None")
         elif p.type.endswith("?"):

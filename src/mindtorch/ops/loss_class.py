@@ -155,6 +155,10 @@ def cross_entropy_index(a: np.ndarray, t: np.ndarray, w: Any, ignore: int, reduc
     """Cross entropy of logits (C), (N, C) or (N, C, d...) with class indices () / (N) / (N, d...)."""
     plain = w is None and a.ndim == 2 and t.ndim == 1 and t.shape[0] == a.shape[0] and t.dtype.num == 7
     fast = plain and a.dtype is K.F32 and a.flags.c_contiguous and t.shape[0]
+    if fast and reduction != "none":
+        got = K.summed(a, t, ignore, t.shape[0] if reduction == "mean" else 1)
+        if got is not None:
+            return got
     if fast and not K.check_targets(t, a.shape[1], ignore):
         return K.reduce_rows(K.row_losses(a, t, ignore, False), t.shape[0], reduction)
     if not plain:

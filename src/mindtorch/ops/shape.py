@@ -85,16 +85,21 @@ alias("concatenate", "cat")
 )
 def stack(tensors: list[np.ndarray], dim: int) -> np.ndarray:
     """Tensors of one shape joined along a new dimension."""
-    check(tensors, RuntimeError, "stack expects a non-empty TensorList")
+    if not tensors:
+        raise RuntimeError("stack expects a non-empty TensorList")
     shape = tensors[0].shape
-    for i, a in enumerate(tensors):
+    for a in tensors:
         if a.shape != shape:
+            i = next(i for i, t in enumerate(tensors) if t.shape != shape)
             raise RuntimeError(
                 f"stack expects each tensor to be equal size, but got {list(shape)} at entry 0 and {list(a.shape)} at "
                 f"entry {i}"
             )
-    if dim == 0 and tensors[0].size < 4096:
-        return np.array(tensors)
+    if dim == 0:
+        out = np.empty((len(tensors), *shape), tensors[0].dtype)
+        for i, a in enumerate(tensors):
+            out[i] = a
+        return out
     key = (slice(None),) * wrap_dim(dim, len(shape) + 1) + (None,)
     return np.concatenate([a[key] for a in tensors], dim)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -220,8 +221,21 @@ def expand(a: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
             f"expand(): the number of sizes provided ({len(size)}) must be greater or equal to the number of dimensions in "
             f"the tensor ({a.ndim})"
         )
-    lead = len(size) - a.ndim
-    have_shape, have_strides = (1,) * lead + a.shape, (0,) * lead + a.strides
+    shape, strides = _expanded(a.shape, a.strides, size)
+    try:
+        r = np.ndarray(shape, a.dtype, a, 0, strides)
+    except (ValueError, TypeError):
+        r = np.lib.stride_tricks.as_strided(a, shape, strides)
+    if r.size > a.size:
+        r.flags.writeable = False
+    return r
+
+
+@lru_cache(maxsize=1024)
+def _expanded(own: tuple[int, ...], steps: tuple[int, ...], size: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and strides of an array of shape ``own`` and strides ``steps`` expanded to ``size``."""
+    lead = len(size) - len(own)
+    have_shape, have_strides = (1,) * lead + own, (0,) * lead + steps
     shape, strides = list(size), []
     for i, (s, have, step) in enumerate(zip(size, have_shape, have_strides)):
         if s == have:
@@ -234,15 +248,9 @@ def expand(a: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
         else:
             raise RuntimeError(
                 f"The expanded size of the tensor ({s}) must match the existing size ({have}) at non-singleton dimension "
-                f"{i}.  Target sizes: {list(size)}.  Tensor sizes: {list(a.shape)}"
+                f"{i}.  Target sizes: {list(size)}.  Tensor sizes: {list(own)}"
             )
-    try:
-        r = np.ndarray(shape, a.dtype, a, 0, strides)
-    except (ValueError, TypeError):
-        r = np.lib.stride_tricks.as_strided(a, shape, strides)
-    if r.size > a.size:
-        r.flags.writeable = False
-    return r
+    return tuple(shape), tuple(strides)
 
 
 # ------------------------------------------------------------------------------------------ parts

@@ -21,6 +21,7 @@ F32 = np.dtype(np.float32)
 _ZERO = {
     np.dtype(t): np.zeros((), t) for t in (np.float32, np.float64, np.int64, np.int32, np.int16, np.int8, np.uint8)
 }
+_ZERO32 = _ZERO[F32]
 KAPPA = 0.7978845608028654  # sqrt(2 / pi)
 ISQRT2 = 0.7071067811865476
 SIXTH = float(np.float32(1.0 / 6.0))
@@ -303,12 +304,14 @@ def _relu_loop(x, out):  # type: ignore[no-untyped-def]
 
 def relu(a: np.ndarray) -> Any:
     """max(a, 0); any real dtype but bool (RuntimeError)."""
+    if a.dtype is F32 and a.size < 1024:
+        return np.maximum(a, _ZERO32, extobj=E)
     zero = _ZERO.get(a.dtype)
     if zero is None:
         if a.dtype.kind == "b":
             raise RuntimeError("Boolean inputs not supported for relu")
         zero = np.zeros((), a.dtype)
-    if a.dtype is F32 and a.size >= 1024 and (_relu_loop.compiled is not None or _relu_loop.tick(a.size)):
+    if a.dtype is F32 and (_relu_loop.compiled is not None or _relu_loop.tick(a.size)):
         out = np.empty(a.shape, F32)
         _relu_loop(_flat(a), out.reshape(-1))
         return out

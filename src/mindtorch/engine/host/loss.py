@@ -89,6 +89,49 @@ def _ce_rows(x, t, ignore, out, nt):  # type: ignore[no-untyped-def]
             out[i] = F(math.log(s)) - (r[t[i]] - top)
 
 
+def _no_twin(*args: Any) -> bool:
+    """NumPy twin: never called, because ``summed`` asks ``tick`` first and its caller has a path of its own."""
+    raise RuntimeError("the compiled loss kernel is not in use")
+
+
+@fused(_no_twin, reduction=True)
+def _ce_sum(x, t, out, divisor):  # type: ignore[no-untyped-def]
+    m, n = x.shape
+    total = 0.0
+    for i in range(m):
+        if t[i] < 0 or t[i] >= n:
+            return False
+        r = x[i]
+        key = np.int32(-2147483648)
+        for j in range(n):
+            b = f2i(r[j])  # type: ignore[name-defined]  # noqa: F821
+            b = b ^ ((b >> np.int32(31)) & np.int32(0x7FFFFFFF))
+            key = max(key, b)
+        key = key ^ ((key >> np.int32(31)) & np.int32(0x7FFFFFFF))
+        top = i2f(key)  # type: ignore[name-defined]  # noqa: F821
+        s = F(0.0)
+        for j in range(n):
+            s += exp32(r[j] - top)  # type: ignore[name-defined]  # noqa: F821
+        total += F(math.log(s)) - (r[t[i]] - top)
+    out[0] = total / divisor
+    return True
+
+
+def summed(x: np.ndarray, t: np.ndarray, ignore: int, divisor: int) -> np.ndarray | None:
+    """Sum of the row losses over ``divisor``, 0-dim, in one pass on one thread.
+
+    None when the loop is not in use, the batch is large, or a target is ``ignore`` or out of range.
+    """
+    n = x.shape[1]
+    if x.size >= jit.PARALLEL_MIN or 0 <= ignore < n or (_ce_sum.compiled is None and not _ce_sum.tick(x.size)):
+        return None
+    out = np.empty(1, F32)
+    try:
+        return out.reshape(()) if _ce_sum(x, t, out, divisor) else None
+    except RuntimeError:
+        return None
+
+
 def _ce_back_fall(x: np.ndarray, t: np.ndarray, ignore: int, g: np.ndarray, out: np.ndarray, nt: int) -> None:
     with quiet():
         np.exp(x - x.max(1, keepdims=True), out=out)

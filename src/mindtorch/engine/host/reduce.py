@@ -77,9 +77,9 @@ def total(a: np.ndarray) -> Any:
     n = a.size
     v = a.ravel()
     if sums.MIN <= n <= sums.MAX:
-        exact = sums.sum_last(v.reshape(1, n))
+        exact = sums.total(v)
         if exact is not None:
-            return exact[0]
+            return exact
     if n <= _BLOCK:
         return v.dot(ones(n, v.dtype))
     m = n - n % 1024
@@ -159,22 +159,30 @@ def axis_sum(a: np.ndarray, ax: tuple[int, ...]) -> np.ndarray:
     return a.reshape(shape)
 
 
+def _exact(a: np.ndarray, dim: int) -> np.ndarray | None:
+    """A matrix summed over one dimension in PyTorch's order; None when the compiled kernels do not apply."""
+    if not a.flags.c_contiguous:
+        return None
+    if dim == 1 or dim == -1:
+        return sums.sum_last(a) if a.size <= sums.MAX else None
+    return sums.sum_rows(a[None])[0] if (dim == 0 or dim == -2) and sums.rows.compiled is not None else None
+
+
 def sum_(a: np.ndarray, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     """Sum; integers and bool give int64 unless ``dtype`` says otherwise."""
     d = a.dtype
-    if (
-        a.ndim == 2
-        and dim.__class__ is tuple
-        and len(dim) == 1
-        and (d is F4 or d is F8)
-        and a.size < sums.MIN
-        and not dtype
-    ):
+    if not dim and not keepdim and dtype is None and (d is F4 or d is F8):
+        return total(a)
+    if a.ndim == 2 and dim.__class__ is tuple and len(dim) == 1 and (d is F4 or d is F8) and not dtype:
         x = dim[0]
-        if x == 1 or x == -1:
+        if a.size >= sums.MIN:
+            r = _exact(a, x)
+            if r is not None:
+                return r[:, None] if keepdim and x in (1, -1) else r[None] if keepdim else r
+        elif x == 1 or x == -1:
             r = a.dot(ones(a.shape[1], d))
             return r[:, None] if keepdim else r
-        if x == 0 or x == -2:
+        elif x == 0 or x == -2:
             r = ones(a.shape[0], d).dot(a)
             return r[None] if keepdim else r
     if dtype is not None:

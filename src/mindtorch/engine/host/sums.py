@@ -200,6 +200,17 @@ def sum_rows(a: np.ndarray) -> np.ndarray | None:
     return out
 
 
+def total(v: np.ndarray) -> np.ndarray | None:
+    """Contiguous 1-d ``v`` summed to a 0-dim array, or None while the compiled kernel is not in use."""
+    fn = last.compiled
+    if fn is None:
+        got = sum_last(v.reshape(1, v.size))
+        return None if got is None else got.reshape(())
+    out = np.empty(1, v.dtype)
+    fn(v, out, 1, v.size, 8 if v.dtype is F4 else 4, np.empty(256, v.dtype))
+    return out.reshape(())
+
+
 def sum_last(a: np.ndarray) -> np.ndarray | None:
     """Contiguous (R, n) summed over n, or None while the compiled kernel is not in use."""
     if last.compiled is None and not last.tick(a.size):
