@@ -187,7 +187,23 @@ def test_model_list():
         models.get_model("nothing")
 
 
-def test_weights_say_what_to_do():
+def test_weights_are_read_from_files_fetched_before(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    folder = tmp_path / "hub" / "checkpoints"
+    folder.mkdir(parents=True)
+    torch.manual_seed(3)
+    state = models.resnet18().state_dict()
+    torch.save(state, str(folder / models.ResNet18_Weights.IMAGENET1K_V1.value))
+    for chosen in ("IMAGENET1K_V1", "DEFAULT", models.ResNet18_Weights.DEFAULT):
+        got = models.resnet18(weights=chosen).state_dict()
+        assert all(torch.equal(got[k], v) for k, v in state.items())
+    assert torch.equal(models.ResNet18_Weights.DEFAULT.get_state_dict()["fc.bias"], state["fc.bias"])
+    with pytest.raises(ValueError, match="'num_classes' expected value 1000 but got 10"):
+        models.resnet18(weights="DEFAULT", num_classes=10)
+
+
+def test_weights_say_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     for bad in ({"weights": "DEFAULT"}, {"weights": models.ResNet18_Weights.IMAGENET1K_V1}, {"pretrained": True}):
         with (
             pytest.raises(RuntimeError, match="load_state_dict"),

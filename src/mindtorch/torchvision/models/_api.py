@@ -1,28 +1,37 @@
-"""The list of models by name, and why weights are not there."""
+"""The list of models by name, and the files of their published weights."""
 
 from __future__ import annotations
 
 import fnmatch
 import functools
+import os
 import warnings
 from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any
 
+import mindtorch.torch as torch
+
 MODELS: dict[str, Callable[..., Any]] = {}
 
 
 class WeightsEnum(Enum):
-    """Names of published weights. They can be named, but not downloaded."""
+    """Names of published weights. They are read from files that were fetched before: nothing is downloaded."""
 
     @property
     def url(self) -> str:
         """Where the weights are published."""
         return f"https://download.pytorch.org/models/{self.value}"
 
-    def get_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Raises: there is no download."""
-        raise RuntimeError(no_download(str(self), self.url))
+    def get_state_dict(self, progress: bool = True, check_hash: bool = False) -> Any:
+        """The weights from the file in ``torch.hub.get_dir()/checkpoints``. RuntimeError when it is not there."""
+        path = os.path.join(torch.hub.get_dir(), "checkpoints", self.value)
+        if not os.path.exists(path):
+            raise RuntimeError(
+                f"{self} cannot be downloaded by mindtorch. Fetch {self.url} yourself and save it as {path}; or make the "
+                "model with weights=None and load the file: model.load_state_dict(torch.load(file))"
+            )
+        return torch.hub.load_state_dict_from_url(self.url, progress=progress, check_hash=check_hash, weights_only=True)
 
     @classmethod
     def verify(cls, obj: Any) -> Any:
@@ -34,14 +43,6 @@ class WeightsEnum(Enum):
         raise TypeError(f"Invalid Weight class provided; expected {cls.__name__} but received {type(obj).__name__}.")
 
 
-def no_download(what: str, url: str) -> str:
-    """The message for weights that would have to be downloaded."""
-    return (
-        f"{what} cannot be downloaded by mindtorch. Fetch {url} yourself, make the model with weights=None, and load "
-        "the file: model.load_state_dict(torch.load(path))"
-    )
-
-
 def weights_enum(name: str, **files: str) -> type[WeightsEnum]:
     """An enum of weights: member name to published file. DEFAULT is the newest for images of ImageNet."""
     best = [file for member, file in files.items() if member.startswith("IMAGENET1K_V")][-1]
@@ -50,7 +51,7 @@ def weights_enum(name: str, **files: str) -> type[WeightsEnum]:
 
 
 def register(weights: type[WeightsEnum]) -> Callable[[Callable], Callable]:
-    """Put a model builder on the list; its ``weights`` must be None (the older ``pretrained`` is understood)."""
+    """Put a model builder on the list; its ``weights`` come from a file (the older ``pretrained`` is understood)."""
 
     def wrap(build: Callable) -> Callable:
         @functools.wraps(build)
@@ -61,9 +62,16 @@ def register(weights: type[WeightsEnum]) -> Callable[[Callable], Callable]:
                 )
                 weights = kind.DEFAULT if kwargs.pop("pretrained") else weights  # type: ignore[attr-defined]
             chosen = kind.verify(weights)
-            if chosen is not None:
-                raise RuntimeError(no_download(str(chosen), chosen.url))
-            return build(**kwargs)
+            if chosen is None:
+                return build(**kwargs)
+            if kwargs.setdefault("num_classes", 1000) != 1000:
+                raise ValueError(
+                    f"The parameter 'num_classes' expected value 1000 but got {kwargs['num_classes']} instead."
+                )
+            state = chosen.get_state_dict(progress=progress, check_hash=True)
+            model = build(**kwargs)
+            model.load_state_dict(state)
+            return model
 
         kind = weights
         builder.weights = weights  # type: ignore[attr-defined]
