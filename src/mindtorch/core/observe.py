@@ -17,7 +17,7 @@ class Observer(Protocol):
         """Called with the row and its canonical arguments, before anything is computed."""
 
     def after(self, row: Any, args: Any, out: Any, token: Any) -> None:
-        """Called with the results."""
+        """Called with the results. An observer may also have ``backward(roots)``, called before a backward pass."""
 
 
 class _State(threading.local):

@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -98,6 +98,8 @@ class Update:
     step: int
     grads: dict[str, list[float]] = field(default_factory=dict)
     moved: dict[str, list[float]] = field(default_factory=dict)
+    noisy: set[str] = field(default_factory=set)
+    """Parameters that have elements whose gradient is rounding noise beside the rest."""
 
 
 @dataclass
@@ -106,6 +108,7 @@ class Step:
 
     forward: list[Entry] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
 
     @property
     def calls(self) -> list[Entry]:
@@ -164,10 +167,12 @@ class RankDump:
         for e in entries:
             found.setdefault(e.step, Step()).forward.append(e)
         for r in records:
+            if "loss" in r:
+                found.setdefault(r["step"], Step()).losses.append(r["loss"])
             if "optimizer" in r:
                 step = found.setdefault(r["step"], Step())
                 if "grads" in r or not step.updates:
-                    step.updates.append(Update(r["optimizer"], r["step"], r.get("grads", {})))
+                    step.updates.append(Update(r["optimizer"], r["step"], r.get("grads", {}), noisy=set(r.get("noisy", ()))))
                 step.updates[-1].moved.update(r.get("moved", {}))
         return [found[k] for k in sorted(found)]
 
@@ -185,6 +190,7 @@ class RankDump:
         out: list[Entry] = []
         layer = ""
         markers = 0
+        times: dict[str, int] = {}
         for number, row in enumerate(self._rows()):
             name = row[0]
             flat = parse_layer(name)
@@ -202,6 +208,10 @@ class RankDump:
                 e = entries[item.call] = _entry(item, known.get(item.call), layer, number)
                 out.append(e)
             d = _datum(item, row, self.arrays)
+            if item.phase == "backward":
+                times[name] = times.get(name, 0) + 1
+                if times[name] > 1:
+                    _again(d, e.grads, times[name])
             (e.grads if item.phase == "backward" else e.inputs if item.role == "input" else e.outputs).append(d)
             if item.phase == "backward":
                 e.order = number
@@ -259,6 +269,14 @@ def _entry(item: Item, record: dict[str, Any] | None, layer: str, number: int) -
         e.sources, e.failed = record.get("from", {}), record.get("failed", "")
         e.not_finite, e.small = record.get("not_finite", {}), record.get("small", {})
     return e
+
+
+def _again(d: Datum, before: list[Datum], number: int) -> None:
+    """A gradient that passed again (a second backward): the file holds the last one, the earlier have statistics only."""
+    for old in before:
+        if old.path == d.path:
+            old.path = ""
+    d.item = replace(d.item, index=f"{d.item.index}#{number}")
 
 
 def _number(x: Any) -> float:

@@ -43,8 +43,12 @@ class ModuleHooks:
         r = self.recorder
         if not r.alive():
             return
+        if not r.module_stack:
+            r.root()
+            if id(module) not in r.paths:
+                r.adopt(module)
         path = r.paths.get(id(module), "")
-        if path:
+        if r.marked(module):
             r.layer(path)
         name = api_of(type(module))
         r.module_stack.append(path or (r.module_stack[-1] if r.module_stack else ""))

@@ -120,6 +120,11 @@ class MindtorchSide:
             out = args[0] if name != "__setitem__" else None
         self.recorder.end(call, list(values.leaves(out)), gradients=not view)
 
+    def backward(self, roots: Any) -> None:
+        """A backward pass begins at ``roots``."""
+        if len(roots) == 1 and self.recorder.alive():
+            self.recorder.loss(roots[0])
+
     def _inside(self, frame: FrameType | None) -> bool:
         """Whether a recorded call is open in this thread; one that raised is closed here."""
         opened = getattr(self._local, "open", None)

@@ -53,6 +53,7 @@ class PyTorchSide:
     def __init__(self, recorder: Any) -> None:
         torch = frameworks.load(frameworks.PYTORCH)
         self._overrides = torch.overrides
+        self._backward = torch.Tensor.backward
         self._names: dict[Any, tuple[str, str] | None] = {}
         self._sites: dict[Any, tuple[str, str] | None] = {}
         self.recorder = recorder
@@ -113,6 +114,8 @@ class PyTorchSide:
     def _seen(self, func: Any, args: Any, kwargs: Any) -> Any:
         r = self.recorder
         name = self._name(func)
+        if name is None and func is self._backward and r.alive():
+            r.loss(args[0])
         if name is None or not r.alive():
             return func(*args, **kwargs)
         found = list(values.leaves(args)) + list(values.leaves(kwargs))

@@ -74,26 +74,58 @@ class Recorder:
 
     def __init__(self, net: Any, frame: str, output_path: str, retain_backward: bool) -> None:
         self.frame = frame
-        self.net = weakref.ref(net)
         self.retain_backward = retain_backward
         self.files = DumpFiles(output_path, frame)
         self.settings = Settings()
         self.running = False
+        self.on_step: Any = None
+        """Called after every step of an optimiser."""
         self.step = 0
         self._fresh = True
         self._saw_step = False
-        self.paths = {id(m): name for name, m in net.named_modules()}
-        self.parameters = {id(p): name for name, p in net.named_parameters()}
+        self.paths: dict[int, str] = {}
+        self.parameters: dict[int, str] = {}
+        self._kept: list[Any] = []
+        self._roots: dict[str, int] = {}
+        self._marked: set[int] = set()
+        if net is not None:
+            self._name(net, "")
+            self._marked = set(self.paths)
         self._counts: dict[tuple[str, str], int] = {}
         self._in_range = False
         self._range_done = False
         self.module_stack: list[str] = []
         self._known: dict[int, Any] = {}
-        self._weights: dict[str, tuple[Any, np.ndarray]] = {}
+        self._weights: dict[str, tuple[Any, np.ndarray, Any]] = {}
+        self._updates = 0
+        self._walked = False
         self._makers: dict[int, tuple[Any, str]] = {}
         self._lock = threading.RLock()
         self._pid = os.getpid()
         atexit.register(self.files.flush)
+
+    def _name(self, net: Any, prefix: str) -> None:
+        self._kept.append(net)  # ids are names as long as the objects live
+        for name, m in net.named_modules():
+            self.paths.setdefault(id(m), f"{prefix}.{name}".strip("."))
+        for name, p in net.named_parameters():
+            self.parameters.setdefault(id(p), f"{prefix}.{name}".strip("."))
+
+    def adopt(self, net: Any) -> None:
+        """Name the modules of a net that is called and was not given to ``api_dump_init``, after its class."""
+        word = type(net).__name__
+        number = self._roots[word] = self._roots.get(word, 0) + 1
+        self._name(net, word if number == 1 else f"{word}#{number}")
+
+    def marked(self, module: Any) -> bool:
+        """Whether entering a module is marked: those below the net of ``api_dump_init``."""
+        return id(module) in self._marked and bool(self.paths[id(module)])
+
+    def loss(self, t: Any) -> None:
+        """``t.backward()`` is about to run."""
+        self._walked = True
+        if values.is_tensor(t) and len(t.shape) == 0:
+            self.files.call({"loss": float(values.to_array(t)), "step": self.step})
 
     # ------------------------------------------------------------------ life
     def start(self, settings: Settings) -> None:
@@ -117,9 +149,17 @@ class Recorder:
         """Whether this process is to record: the one that started, not a worker forked from it."""
         return self.running and os.getpid() == self._pid
 
+    def root(self) -> None:
+        """A module is called from outside all modules: in programs without an optimiser, a step begins behind a backward."""
+        if self._walked and not self._updates:
+            self.next_step()
+        self._walked = False
+
     def next_step(self) -> None:
         """The next forward call begins another step."""
         self._saw_step = not self._fresh
+        if self.on_step is not None:
+            self.on_step()
 
     # ------------------------------------------------------------------ calls
     def wanted(self, kind: str, name: str, count: int) -> bool:
@@ -273,21 +313,29 @@ class Recorder:
     def before_update(self, name: str, groups: Any) -> None:
         """An optimiser is about to step: keep its weights, and write what gradients it has."""
         found: dict[str, Any] = {}
+        noisy: list[str] = []
         self._weights = {}
+        self._updates += 1
         for group in groups:
             for p in group["params"]:
                 path = self.parameters.get(id(p))
                 if path is not None and p.grad is not None:
                     found[path] = self._brief(p.grad)
-                    self._weights[path] = (p, values.to_array(p, copy=True))
-        self.files.call({"optimizer": name, "step": self.step, "grads": found})
+                    g = np.abs(values.to_array(p.grad))
+                    # Where the gradient is rounding noise an adaptive optimiser moves by a full step in either direction.
+                    real = g > 1e-5 * g.max(initial=0.0) if g.size else None
+                    if real is not None and bool(((g > 0) & ~real).any()):
+                        noisy.append(path)
+                    self._weights[path] = (p, values.to_array(p, copy=True), real)
+        self.files.call({"optimizer": name, "step": self.step, "grads": found, "noisy": noisy})
 
     def after_update(self, name: str) -> None:
         """The optimiser has stepped: write by how much each weight moved."""
         moved: dict[str, Any] = {}
-        for path, (p, old) in self._weights.items():
+        for path, (p, old, real) in self._weights.items():
             with np.errstate(all="ignore"):
-                moved[path] = brief(values.statistics(np.asarray(values.to_array(p) - old)))
+                step = np.asarray(values.to_array(p) - old)
+                moved[path] = brief(values.statistics(step if real is None else np.where(real, step, 0)))
         self._weights = {}
         self.files.call({"optimizer": name, "step": self.step, "moved": moved})
 
@@ -296,8 +344,9 @@ class Recorder:
         return {k: self._brief(t) for k, t in table.items() if t is not None}
 
     def _brief(self, t: Any) -> list[Any] | None:
+        """Statistics of a weight or gradient, never remembered: kernels and optimisers write these without a new version."""
         try:
-            return brief(self._statistics(t, values.to_array(t)))
+            return brief(values.statistics(values.to_array(t)))
         except TypeError:
             return None
 

@@ -54,7 +54,7 @@ def user_stack(filtered: bool = True, depth: int = 2) -> list[str]:
     out = []
     while frame is not None:
         name = frame.f_code.co_filename
-        if not (is_framework(name) if filtered else name.startswith(_TOOLS)):
+        if not (name.startswith("<frozen ") or is_framework(name) if filtered else name.startswith(_TOOLS)):
             out.append(_line(name, frame.f_lineno, frame.f_code.co_name, frame.f_globals))
         frame = frame.f_back
     return out
