@@ -336,6 +336,31 @@ def uneven():
     note("uneven weights", net.weight)
 
 
+def extras():
+    import torch.distributed.nn.functional as dnn
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    x = (torch.arange(4.0) + R).requires_grad_()
+    (dnn.all_reduce(x).square() * (R + 1)).sum().backward()
+    note("differentiable all_reduce", x.grad)
+    x = (torch.arange(4.0) + R).requires_grad_()
+    parts = dnn.all_gather(x)
+    sum((p.square() * (R + i)).sum() for i, p in enumerate(parts)).backward()
+    note("differentiable all_gather", x.grad)
+    x = (torch.arange(4.0) + R).requires_grad_()
+    (dnn.broadcast(x, 0) * (R + 2)).sum().backward()
+    note("differentiable broadcast", x.grad)
+    xs = [(torch.arange(2.0) + R + i).requires_grad_() for i in range(N)]
+    dnn.reduce_scatter(torch.zeros(2), xs).square().sum().backward()
+    note("differentiable reduce_scatter", [v.grad for v in xs])
+    for name in ("allreduce_hook", "fp16_compress_hook"):
+        torch.manual_seed(1)
+        ddp = DDP(nn.Linear(3, 2))
+        ddp.register_comm_hook(None, getattr(default_hooks, name))
+        ddp(torch.ones(2, 3) * (R + 0.3)).square().sum().backward()
+        note(name, ddp.module.weight.grad)
+
+
 def sync_norm():
     """Not in PyTorch on the CPU: compared with the whole batch in one process."""
     g = torch.Generator().manual_seed(8)

@@ -94,7 +94,7 @@ def own_answers(seen: list[dict[str, Any]]) -> None:
 
 
 def test_four_processes(tmp_path):
-    parts = ["reductions", "moves", "composed", "handles", "objects", "groups", "errors", "training", "details", "uneven"]
+    parts = ["reductions", "moves", "composed", "handles", "objects", "groups", "errors", "training", "details", "uneven", "extras"]
     seen = job(4, tmp_path / "ours", True, parts)
     assert differences(seen, job(4, tmp_path / "theirs", False, parts)) == []
     own_answers(seen)
@@ -102,7 +102,7 @@ def test_four_processes(tmp_path):
 
 
 def test_two_processes_train_as_one(tmp_path):
-    parts = ["handles", "training", "details", "uneven"]
+    parts = ["handles", "training", "details", "uneven", "extras"]
     seen = job(2, tmp_path / "ours", True, parts)
     assert differences(seen, job(2, tmp_path / "theirs", False, parts)) == []
     own_answers(seen)
@@ -121,6 +121,37 @@ def test_killed_worker_ends_the_job(tmp_path):
     assert done.returncode == 128 + 9, done.stderr[-2000:]
     assert "rank 1" in done.stderr and "SIGKILL" in done.stderr
     assert "sum [2.0, 2.0, 2.0, 2.0] args ['kill'" in (tmp_path / "logs" / "0" / "stdout.log").read_text()
+
+
+SPAWNS = """
+import sys
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+
+def work(rank, size, path):
+    for turn in range(2):  # a job may end and start again in the same processes
+        dist.init_process_group("mccl", init_method=f"file://{path}{turn}", rank=rank, world_size=size)
+        x = torch.full((2000,), rank + 1.0)
+        dist.all_reduce(x)
+        assert x.tolist() == [3.0] * 2000, x
+        dist.destroy_process_group()
+    open(f"{path}.{rank}", "w").close()
+
+
+if __name__ == "__main__":
+    mp.spawn(work, args=(2, sys.argv[1]), nprocs=2)
+"""
+
+
+def test_spawned_processes_meet_in_a_file(tmp_path):
+    script = tmp_path / "spawns.py"
+    script.write_text(SPAWNS)
+    command = [sys.executable, "-m", "mindtorch", str(script), str(tmp_path / "meet")]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=LIMIT)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert {p.name for p in tmp_path.iterdir()} == {"spawns.py", "meet.0", "meet.1"}
 
 
 FAILS = """
