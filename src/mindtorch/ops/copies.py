@@ -10,6 +10,7 @@ from mindtorch.core.errors import check, wrap_dim
 from mindtorch.core.signature import to_ints
 from mindtorch.ops import view_ops as V
 from mindtorch.ops.convert import _contiguous
+from mindtorch.ops.strided import as_strided, unfold
 from mindtorch.ops.table import composite
 
 
@@ -47,7 +48,7 @@ def _slice(input: Any, dim: int, start: Any, end: Any, step: int) -> Any:
 
 alias_copy = _copy_of("alias_copy(T input)", lambda input: input)
 detach_copy = _copy_of("detach_copy(T input)", lambda input: input.detach())
-as_strided_copy = _copy_of("as_strided_copy(T input, ints size, ints stride, int? storage_offset=None)", V.as_strided)
+as_strided_copy = _copy_of("as_strided_copy(T input, ints size, ints stride, int? storage_offset=None)", as_strided)
 diagonal_copy = _copy_of("diagonal_copy(T input, int offset=0, dim dim1=0, dim dim2=1)", V.diagonal)
 expand_copy = _copy_of("expand_copy(T input, ints size, *, bool implicit=False)", _expand)
 permute_copy = _copy_of("permute_copy(T input, ints dims)", V.permute)
@@ -59,7 +60,7 @@ squeeze_copy = _copy_of("squeeze_copy(T input, any dim=None)", V.squeeze)
 t_copy = _copy_of("t_copy(T input)", V.t)
 transpose_copy = _copy_of("transpose_copy(T input, dim dim0, dim dim1)", V.transpose)
 unbind_copy = _copy_of("unbind_copy(T input, dim dim=0)", V.unbind)
-unfold_copy = _copy_of("unfold_copy(T input, dim dimension, int size, int step)", V.unfold)
+unfold_copy = _copy_of("unfold_copy(T input, dim dimension, int size, int step)", unfold)
 unsqueeze_copy = _copy_of("unsqueeze_copy(T input, int dim)", V.unsqueeze)
 view_copy = _copy_of("view_copy(T input, any size=None, *, dtype? dtype=None)", _view)
 view_as_real_copy = _copy_of("view_as_real_copy(T input)", V.view_as_real)
