@@ -12,7 +12,7 @@ import tarfile
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 import mindtorch.torch as torch
 import mindtorch.torchvision as tv
@@ -185,6 +185,22 @@ def test_model_list():
             assert list(models.get_model_weights(name).__members__) == members, name
     with pytest.raises(ValueError, match="Unknown model"):
         models.get_model("nothing")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_damaged_image_is_named(tmp_path, workers):
+    (tmp_path / "cat").mkdir()
+    good, bad = io.BytesIO(), tmp_path / "cat" / "bad.jpg"
+    Image.fromarray(np.random.RandomState(0).randint(0, 255, (32, 32, 3), "u1")).save(good, "jpeg")
+    for content, error, text in (
+        (good.getvalue()[:-300], OSError, r"bad\.jpg: image file is truncated .*; copy the image again"),
+        (b"", UnidentifiedImageError, r"cannot identify image file .*bad\.jpg"),
+    ):
+        bad.write_bytes(content)
+        data = datasets.ImageFolder(str(tmp_path), transform=T.ToTensor())
+        loader = torch.utils.data.DataLoader(data, num_workers=workers)
+        with pytest.raises(error, match=text):
+            list(loader)
 
 
 def test_weights_are_read_from_files_fetched_before(tmp_path, monkeypatch):

@@ -67,11 +67,16 @@ def make_dataset(
 
 
 def pil_loader(path: str) -> Any:
-    """The image as RGB."""
-    from PIL import Image
+    """The image as RGB. OSError that names the file when it is cut off or damaged."""
+    from PIL import Image, UnidentifiedImageError
 
     with open(path, "rb") as f:
-        return Image.open(f).convert("RGB")
+        try:
+            return Image.open(f).convert("RGB")
+        except UnidentifiedImageError:  # Pillow names the file in this one
+            raise
+        except OSError as e:
+            raise OSError(f"{path}: {e}; copy the image again or leave it out") from e
 
 
 def default_loader(path: str) -> Any:
