@@ -435,9 +435,11 @@ def array_of(data: Any, dtype: D.dtype | None, copy: bool) -> np.ndarray:
         a = data.a
     elif isinstance(data, np.ndarray):
         a = data if data.dtype.kind != "O" else _from_sequence(data.tolist(), dtype)
-        D.from_np(a.dtype)
+        known = D.from_np(a.dtype).np
         if not a.dtype.isnative:
             a = a.astype(a.dtype.newbyteorder("="))
+        elif a.dtype.num != known.num:
+            a = a.view(known)  # long long is int64 under another number
         if any(s < 0 for s in a.strides):
             check(
                 copy,

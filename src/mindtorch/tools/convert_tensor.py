@@ -70,13 +70,15 @@ def _array_of_mindspore(x: Any) -> np.ndarray:
 
 
 def _to_pytorch(x: Any) -> Any:
+    from mindtorch.core.tensor import values
+
     torch = frameworks.load(frameworks.PYTORCH)
     if is_tensor(x) and not _is_ours(x):
         return x
     if is_tensor(x):
         if x.device.type == "meta":
             raise TypeError("convert_to_torch_tensor: a meta tensor has no values")
-        a = x.resolve_conj().resolve_neg().a
+        a = values(x.detach().resolve_conj().resolve_neg())
     else:
         a = _array_of_mindspore(x) if _is_mindspore(x) else np.asarray(x)
     a = _usable(a)

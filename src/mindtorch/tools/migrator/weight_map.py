@@ -106,9 +106,11 @@ def _array(name: str, value: Any) -> np.ndarray:
             f"the weights hold {name!r} of type {type(value).__name__}: only state dicts (names and tensors) are "
             "converted, no optimizer states. Pass the inner state dict as 'pt_param_dict'"
         )
-    return (
-        value.detach().resolve_conj().a if type(value).__module__.startswith("mindtorch") else _array_of_pytorch(value)
-    )
+    if not type(value).__module__.startswith("mindtorch"):
+        return _array_of_pytorch(value)
+    from mindtorch.core.tensor import values
+
+    return values(value.detach().resolve_conj().resolve_neg())
 
 
 def _weights_of_file(path: Any) -> dict[str, Any]:

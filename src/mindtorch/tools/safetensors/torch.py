@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import mindtorch.torch as torch
+from mindtorch.core.tensor import values
 from mindtorch.formats import safetensors as _format
 from mindtorch.tools.safetensors import _tensor, safe_open
 
@@ -109,7 +110,7 @@ def _arrays(tensors: Any) -> dict[str, np.ndarray]:
             raise ValueError(
                 f"You are trying to save a non contiguous tensor: `{name}` which is not allowed. Call .contiguous() first"
             )
-    return {name: t.detach().resolve_conj().cpu().a for name, t in tensors.items()}
+    return {name: values(t.detach().resolve_conj().resolve_neg()) for name, t in tensors.items()}
 
 
 def save(tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None) -> bytes:
