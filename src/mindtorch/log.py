@@ -38,7 +38,7 @@ def logger() -> logging.Logger:
 def user_site() -> tuple[str, int]:
     """File and line of the nearest stack frame outside mindtorch."""
     frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+    while frame is not None and frame.f_code.co_filename.startswith((_HERE, "<mindtorch")):
         if frame.f_back is None:
             break
         frame = frame.f_back

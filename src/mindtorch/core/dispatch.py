@@ -91,9 +91,10 @@ def _compute(row: Any, values: list[Any]) -> Any:
             values = _promote(row, values)
         dev = accelerate.device_in(values) if accelerators() else None
         if dev is not None:
-            return finish(row, accelerate.compute(row, values, dev), values)
-        raws, half, meta = _prepare(row, values)
-        r = row.call_kernel(raws)
+            r, half, meta = accelerate.compute(row, values, dev), None, False
+        else:
+            raws, half, meta = _prepare(row, values)
+            r = row.call_kernel(raws)
     except (RuntimeError, TypeError, NotImplementedError, MemoryError):
         raise
     except Exception as e:

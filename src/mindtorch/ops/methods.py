@@ -318,7 +318,7 @@ put(
     is_cuda=property(lambda self: self.k.device.type == "cuda"), is_cpu=property(lambda self: self.k.device.type == "cpu"),
     is_meta=property(lambda self: self.k.device.type == "meta"), is_mps=property(lambda self: False),
     is_sparse=property(lambda self: False), is_quantized=property(lambda self: False), is_mkldnn=property(lambda self: False),
-    is_nested=property(lambda self: False), is_xpu=property(lambda self: False), is_npu=property(lambda self: False),
+    is_nested=property(lambda self: False), is_xpu=property(lambda self: False), is_npu=property(lambda self: self.k.device.type == "npu"),
     names=property(lambda self: (None,) * self.a.ndim), name=property(lambda self: None),
     is_set_to=lambda self, o: self.a.shape == o.a.shape and self.a.strides == o.a.strides and address(self.a) == address(o.a),
     apply_=apply_, map_=map_, is_coalesced=lambda self: True, to_dense=lambda self, dtype=None: self, has_names=lambda self: False,

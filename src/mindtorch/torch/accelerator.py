@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from mindtorch.core.device import accelerators as _accelerators
+
 
 def is_available() -> bool:
     """False: tensors live on the host."""
@@ -57,3 +59,22 @@ def synchronize(device: Any = None) -> None:
 
 def empty_cache() -> None:
     """Nothing is cached."""
+
+
+if _accelerators():
+    from mindtorch.torch import _accelerator as _a
+
+    _f = _a.present()
+    is_available, device_count = _f["is_available"], _f["device_count"]
+    current_device_index = current_device_idx = _f["current_device"]
+    set_device_index = set_device_idx = _f["set_device"]
+    current_stream, set_stream, synchronize, empty_cache = (
+        _f["current_stream"], _f["set_stream"], _f["synchronize"], _f["empty_cache"],
+    )  # fmt: skip
+    memory_stats, memory_allocated, max_memory_allocated = _f["memory_stats"], _f["memory_allocated"], _f["max_memory_allocated"]
+    memory_reserved, max_memory_reserved = _f["memory_reserved"], _f["max_memory_reserved"]
+    reset_peak_memory_stats = _f["reset_peak_memory_stats"]
+
+    def current_accelerator(check_available: bool = False) -> Any:
+        """The accelerator's device, without an index."""
+        return _a.device(next(iter(_accelerators())))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from mindtorch.core.device import accelerators as _accelerators
+
 _ABSENT = "no Ascend device is available in this release; guard torch.npu with torch.npu.is_available()"
 
 
@@ -42,3 +44,9 @@ def manual_seed(seed: int) -> None:
 
 def manual_seed_all(seed: int) -> None:
     """Takes effect when there is a device: never here, as for ``torch.cuda.manual_seed_all``."""
+
+
+if "npu" in _accelerators():
+    from mindtorch.torch._accelerator import present as _present
+
+    globals().update(_present())

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core import dtype as _d
+from mindtorch.core.accelerate import put
+from mindtorch.core.device import accelerators, available
 from mindtorch.core.device import device as _device
 from mindtorch.core.tensor import Parameter, Size, Tensor
 from mindtorch.engine.host import alloc
@@ -193,7 +195,7 @@ def location_tag(storage: Any) -> str:
         tag = tagger(storage)
         if tag is not None:
             return tag
-    return storage.device.type
+    return str(storage.device) if storage.device.type in accelerators() else storage.device.type
 
 
 _NO_CUDA = (
@@ -203,7 +205,7 @@ _NO_CUDA = (
 
 
 def default_restore_location(storage: Any, location: str) -> Any:
-    """``storage`` moved to ``location`` ("cpu", "meta"). RuntimeError for devices that are not there."""
+    """``storage`` moved to ``location`` ("cpu", "meta", an accelerator's name). RuntimeError for devices that are not there."""
     for _, _, deserializer in _packages:
         got = deserializer(storage, location)
         if got is not None:
@@ -215,6 +217,8 @@ def default_restore_location(storage: Any, location: str) -> Any:
         moved = UntypedStorage(0, device="meta")
         moved.array = storage.array[:0]
         return moved
+    if kind in accelerators():
+        return UntypedStorage(put(storage.array, available(location)))
     if kind == "cuda":
         raise RuntimeError(_NO_CUDA)
     raise RuntimeError(
@@ -367,7 +371,8 @@ class _SaveHooks(pth.Hooks):
                 "Cannot save multiple tensors or storages that view the same data as different types: "
                 f"{self.seen[key]} and {name}; save a clone() of one of them"
             )
-        return pth.StorageData(name, untyped.array, location_tag(untyped), key)
+        array = untyped.array.on_host() if hasattr(untyped.array, "on_host") else untyped.array
+        return pth.StorageData(name, array, location_tag(untyped), key)
 
     def rename(self, module: str) -> str:
         return _PICKLED_AS.get(module) or _public(module)

@@ -36,6 +36,8 @@ class UntypedStorage:
         if isinstance(value, np.ndarray):
             self.array = value.reshape(-1).view(np.uint8)
             self.shared = True
+            if hasattr(value, "store"):
+                self.device = value.store.device
         elif isinstance(value, (int, np.integer)):
             self.array = np.empty(int(value), np.uint8)
         elif isinstance(value, (bytes, bytearray, memoryview)):
@@ -255,6 +257,8 @@ def tensor_over(storage: UntypedStorage, d: Any, offset: int, size: Sequence[int
 
         return torch.empty_strided(tuple(size), tuple(stride), dtype=d, device="meta")
     array = strided(storage.array, d.np, offset, size, stride)
+    if hasattr(storage.array, "seen_as"):
+        array = storage.array.seen_as(array)
     if storage.cell is None:
         whole = storage.array.nbytes // d.itemsize * d.itemsize
         storage.cell = Cell(storage.array[:whole].view(d.np))

@@ -21,6 +21,23 @@ from mindtorch.engine.mindspore import door
 BFLOAT16_NAME = "bfloat16"
 
 
+class Held:
+    """Bytes held by the stores that live, and the most there were."""
+
+    __slots__ = ("now", "peak")
+
+    def __init__(self) -> None:
+        self.now = self.peak = 0
+
+    def add(self, change: int) -> None:
+        """Note ``change`` bytes more."""
+        self.now += change
+        self.peak = max(self.peak, self.now)
+
+
+HELD = Held()
+
+
 class Store:
     """One allocation: ``value`` (an ms.Tensor whose elements in row-major order are the memory), its address and device."""
 
@@ -32,6 +49,10 @@ class Store:
         self.device = device
         self.np = np_dtype
         self.size = size
+        HELD.add(size * np_dtype.itemsize)
+
+    def __del__(self) -> None:
+        HELD.add(-self.size * self.np.itemsize)
 
 
 class DeviceArray(np.ndarray):
@@ -300,7 +321,11 @@ def read(a: DeviceArray) -> Any:
     s = a.store
     v = s.value
     if a.dtype is not s.np and a.dtype != s.np:
-        return upload(host(a))
+        if a.nbytes != s.size * s.np.itemsize or not a.flags.c_contiguous:
+            return upload(host(a))
+        # Bytes from a file seen as numbers: they stay numbers.
+        s.value, s.np, s.size = upload(host(a)), a.dtype, a.size
+        v = s.value
     if a.size == s.size and a.flags.c_contiguous:
         return v if tuple(v.shape) == a.shape else v.reshape(a.shape)
     start = (_address(a) - s.address) // a.itemsize

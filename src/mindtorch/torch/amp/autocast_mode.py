@@ -12,6 +12,7 @@ from typing import Any
 
 from mindtorch.core import autocast as _core
 from mindtorch.core import dtype as _d
+from mindtorch.core.device import accelerators
 from mindtorch.core.device import device as _device
 from mindtorch.core.tensor import Tensor
 
@@ -23,6 +24,11 @@ _flags: dict[str, bool] = {}
 _nesting = 0
 
 
+def _computes(kind: str) -> bool:
+    """Whether tensors of this device kind exist here. All that do share one state and the lists of the CPU."""
+    return kind == "cpu" or kind in accelerators()
+
+
 def is_autocast_available(device_type: str) -> bool:
     """Whether ``autocast(device_type)`` is a known kind (its device need not be present)."""
     return device_type in _DEFAULTS
@@ -31,14 +37,14 @@ def is_autocast_available(device_type: str) -> bool:
 def is_autocast_enabled(device_type: str | None = None) -> bool:
     """Whether autocast is on for a device kind ("cuda" when not given)."""
     kind = "cuda" if device_type is None else device_type
-    return _core.state.enabled if kind == "cpu" else _flags.get(kind, False)
+    return _core.state.enabled if _computes(kind) else _flags.get(kind, False)
 
 
 def get_autocast_dtype(device_type: str) -> Any:
     """The lower precision of a device kind."""
     if device_type not in _dtypes:
         raise RuntimeError(f"unknown device type for autocast in get_autocast_dtype: {device_type}")
-    if device_type == "cpu" and _core.state.enabled:
+    if _computes(device_type) and _core.state.enabled:
         return _core.state.dtype
     return _dtypes[device_type]
 
@@ -46,7 +52,7 @@ def get_autocast_dtype(device_type: str) -> Any:
 def set_autocast_enabled(*args: Any) -> None:
     """``(device_type, enabled)``, or ``(enabled)`` for cuda."""
     kind, enabled = args if len(args) == 2 else ("cuda", args[0])
-    if kind == "cpu":
+    if _computes(kind):
         _core.set_state(bool(enabled), _dtypes["cpu"], _core.state.cache)
     else:
         _flags[kind] = bool(enabled)
@@ -55,7 +61,7 @@ def set_autocast_enabled(*args: Any) -> None:
 def set_autocast_dtype(device_type: str, dtype: Any) -> None:
     """Change the lower precision of a device kind."""
     _dtypes[device_type] = dtype
-    if device_type == "cpu":
+    if _computes(device_type):
         _core.set_state(_core.state.enabled, dtype, _core.state.cache)
 
 
@@ -150,7 +156,7 @@ class autocast:  # noqa: N801 - public name
         self._before: list[Any] = []
 
     def _usable(self) -> bool:
-        if self.device != "cpu":
+        if not _computes(self.device):
             shown = "CUDA" if self.device == "cuda" else self.device
             warnings.warn(f"{shown} is not available. Disabling autocast.", stacklevel=4)
             return False
@@ -164,7 +170,7 @@ class autocast:  # noqa: N801 - public name
         return self.fast_dtype is not _d.float32
 
     def __enter__(self) -> autocast:
-        if self.device == "cpu":
+        if _computes(self.device):
             self._before.append(_core.set_state(self._enabled, self.fast_dtype, self._cache_enabled))
         else:
             self._before.append(_flags.get(self.device, False))
@@ -175,7 +181,7 @@ class autocast:  # noqa: N801 - public name
     def __exit__(self, *exc: object) -> None:
         autocast_decrement_nesting()
         before = self._before.pop()
-        if self.device == "cpu":
+        if _computes(self.device):
             _core.restore(before)
         else:
             _flags[self.device] = before

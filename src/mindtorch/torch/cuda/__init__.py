@@ -1,5 +1,7 @@
 """``torch.cuda`` of a process without CUDA: it says so, seeds and caches do nothing, everything else raises as there.
 
+Where an accelerator goes by this name (``MINDTORCH_DEVICE_ALIAS=cuda``) the functions are the accelerator's.
+
 Scripts guard with ``is_available()``; what they call without a guard behaves as in PyTorch built without CUDA.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
+from mindtorch.core.device import accelerators as _accelerators
 from mindtorch.torch.cuda import _stubs
 from mindtorch.torch.cuda import amp as amp  # noqa: PLC0414 - public submodule
 
@@ -188,6 +191,11 @@ globals().update({f"{t}Tensor": _stubs.tensor_class(f"{t}Tensor") for t in _TENS
 globals().update(
     {f"{t}Storage": _stubs.tensor_class(f"{t}Storage") for t in [*_TENSORS, "ComplexFloat", "ComplexDouble"]}
 )
+
+if "cuda" in _accelerators():
+    from mindtorch.torch._accelerator import present as _present
+
+    globals().update(_present())
 
 __all__ = sorted(
     [n for n, v in list(globals().items()) if not n.startswith("_") and n not in ("OrderedDict", "annotations", "Any")]

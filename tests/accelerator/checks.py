@@ -1,0 +1,215 @@
+"""Checks that run in a process of their own, started with ``MINDTORCH_NPU_SIM=1``; one line of json for each."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import traceback
+
+import numpy as np
+
+import mindtorch.torch as torch
+import mindtorch.torch.nn.functional as F
+from mindtorch.torch import nn
+
+CHECKS = {}
+
+
+def check(fn):
+    CHECKS[fn.__name__] = fn
+    return fn
+
+
+def raises(kind, text, fn):
+    try:
+        fn()
+    except kind as e:
+        assert text in str(e), str(e)
+    else:
+        raise AssertionError(f"no {kind.__name__}")
+
+
+@check
+def there_and_back():
+    for d in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool, torch.complex64):
+        x = torch.arange(12).reshape(3, 4).to(d)
+        y = x.to("npu")
+        assert y.device == torch.device("npu", 0) and y.dtype is d and not y.is_cpu
+        assert torch.equal(y.cpu(), x), d
+        assert torch.equal(y.t()[1:, ::2].cpu(), x.t()[1:, ::2]), d
+        assert str(y).replace(", device='npu:0'", "") == str(x)
+    assert x.to("npu").to("npu") is not x and y.to("npu") is y
+    raises(TypeError, "Tensor.cpu()", lambda: torch.ones(2, device="npu").numpy())
+
+
+@check
+def devices_do_not_mix():
+    x, w = torch.ones(2, 3, device="npu"), torch.ones(4, 3)
+    raises(RuntimeError, "same device", lambda: x + torch.ones(2, 3))
+    raises(RuntimeError, "same device", lambda: F.linear(x, w))
+    raises(RuntimeError, "index 0", lambda: torch.ones(2, device="npu:3"))
+    assert (x * torch.tensor(2.0)).device.type == "npu"
+
+
+def _writes(dev):
+    base = torch.arange(24.0, device=dev).reshape(4, 6)
+    base[1:3, ::2] = 5
+    base[0].add_(1)
+    base.t()[2].mul_(3)
+    base.view(-1)[3:9].zero_()
+    base[base > 20] = -1
+    base[[0, 3], [1, 1]] += 10
+    base.diagonal().fill_(7)
+    base[:, 1].copy_(torch.arange(4))
+    part = base.narrow(1, 2, 2)
+    part.clamp_(0, 4)
+    return base, part, base.unfold(1, 2, 3), base.expand(2, 4, 6)[1], base.permute(1, 0).reshape(3, 8)
+
+
+@check
+def writes_through_views():
+    for a, b in zip(_writes("cpu"), _writes("npu")):
+        assert b.device.type == "npu" and torch.equal(a, b.cpu())
+
+
+@check
+def versions_and_refusals():
+    x = torch.ones(3, device="npu", requires_grad=True)
+    raises(RuntimeError, "leaf Variable", lambda: x.add_(1))
+    y = x * 2
+    z = y * y
+    y.add_(1)
+    raises(RuntimeError, "modified by an inplace operation", lambda: z.sum().backward())
+
+
+def _net():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(0.2),
+        nn.Linear(64, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 5),
+    )  # fmt: skip
+
+
+def _train(dev, make, steps=4):
+    net = _net().to(dev)
+    opt = make(net.parameters())
+    gen = torch.Generator().manual_seed(1)
+    data = torch.utils.data.TensorDataset(torch.randn(32, 1, 8, 8, generator=gen), torch.randint(0, 5, (32,), generator=gen))
+    losses = []
+    for _, (x, y) in zip(range(steps), torch.utils.data.DataLoader(data, batch_size=8, shuffle=True)):
+        x, y = x.to(dev), y.to(dev, non_blocking=True)
+        opt.zero_grad()
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        opt.step()
+        losses.append(loss.item())
+    return losses, net, opt
+
+
+@check
+def training_gives_the_losses_of_the_cpu():
+    for make in (
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-3),
+        lambda p: torch.optim.Adam(p, lr=1e-2),
+        lambda p: torch.optim.AdamW(p, lr=1e-2),
+        lambda p: torch.optim.RMSprop(p, lr=1e-3),
+    ):
+        (a, _, _), (b, net, opt) = _train("cpu", make), _train("npu", make)
+        np.testing.assert_allclose(a, b, rtol=2e-4)
+        assert all(p.device.type == "npu" and p.grad.device.type == "npu" for p in net.parameters())
+        assert all(s.device.type == "npu" for st in opt.state.values() for k, s in st.items() if k != "step" and torch.is_tensor(s))
+
+
+@check
+def saved_and_loaded():
+    _, net, opt = _train("npu", lambda p: torch.optim.Adam(p, lr=1e-2), 2)
+    f = io.BytesIO()
+    torch.save({"net": net.state_dict(), "opt": opt.state_dict()}, f)
+    f.seek(0)
+    on_cpu = torch.load(f, map_location="cpu")
+    assert all(v.device.type == "cpu" for v in on_cpu["net"].values())
+    f.seek(0)
+    back = torch.load(f)
+    for k, v in net.state_dict().items():
+        assert back["net"][k].device.type == "npu" and torch.equal(back["net"][k].cpu(), v.cpu())
+    fresh = _net()
+    fresh.load_state_dict(on_cpu["net"])
+    assert torch.equal(fresh[0].weight, net[0].weight.cpu())
+
+
+@check
+def recurrent_and_attention_layers():
+    def run(dev):
+        torch.manual_seed(3)
+        lstm, enc = nn.LSTM(4, 6, 2, batch_first=True), nn.TransformerEncoderLayer(6, 2, 8, dropout=0.0, batch_first=True)
+        x = torch.randn(2, 5, 4)
+        lstm, enc, x = lstm.to(dev), enc.to(dev), x.to(dev).requires_grad_()
+        out = enc(lstm(x)[0])
+        out.pow(2).mean().backward()
+        return out.detach().cpu().numpy(), x.grad.cpu().numpy(), lstm.weight_ih_l0.grad.cpu().numpy()
+
+    for a, b in zip(run("cpu"), run("npu")):
+        np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5)
+
+
+@check
+def the_device_modules_answer():
+    assert torch.npu.is_available() and torch.npu.device_count() == 1 and torch.accelerator.is_available()
+    assert torch.accelerator.current_accelerator().type == "npu"
+    assert "simulated" in torch.npu.get_device_name(0)
+    before = torch.npu.memory_allocated()
+    x = torch.zeros(1000, device="npu")
+    assert torch.npu.memory_allocated() == before + 4000 and torch.npu.max_memory_allocated() >= before + 4000
+    del x
+    assert torch.npu.memory_allocated() == before
+    a, b = torch.npu.Event(enable_timing=True), torch.npu.Event(enable_timing=True)
+    a.record()
+    torch.ones(100, 100, device="npu") @ torch.ones(100, 100, device="npu")
+    b.record()
+    torch.npu.synchronize()
+    assert a.elapsed_time(b) > 0
+    raises(ValueError, "enable_timing", lambda: torch.npu.Event().elapsed_time(b))
+    with torch.npu.stream(torch.npu.Stream()) as s:
+        s.synchronize()
+
+
+@check
+def another_name_for_the_device():
+    assert torch.cuda.is_available()
+    x = torch.ones(2, device="cuda")
+    assert x.device.type == "cuda" and (x + 1).device.type == "cuda" and x.cuda() is x
+    assert nn.Linear(2, 2).cuda()(x).device.type == "cuda"
+
+
+@check
+def default_device_and_likes():
+    with torch.device("npu"):
+        assert torch.zeros(2).device.type == "npu" and torch.randn(2).device.type == "npu"
+    x = torch.rand(2, 3, device="npu")
+    for y in (torch.zeros_like(x), x.new_ones(2), torch.rand_like(x), x.clone(), x.new_tensor([1.0]), torch.empty_like(x)):
+        assert y.device.type == "npu"
+    assert torch.as_tensor(np.ones(2), device="npu").device.type == "npu"
+
+
+@check
+def autocast_and_checkpoint():
+    lin = nn.Linear(4, 4).to("npu")
+    x = torch.rand(2, 4, device="npu")
+    with torch.autocast("npu", dtype=torch.bfloat16):
+        assert lin(x).dtype is torch.bfloat16
+    y = torch.utils.checkpoint.checkpoint(lin, x.requires_grad_(), use_reentrant=False)
+    y.sum().backward()
+    assert x.grad.device.type == "npu"
+
+
+if __name__ == "__main__":
+    for name, fn in CHECKS.items():
+        try:
+            fn()
+            answer = ""
+        except BaseException:
+            answer = traceback.format_exc()
+        print(json.dumps([name, answer]), flush=True)
+    sys.exit(0)
