@@ -13,6 +13,7 @@ from typing import Any
 from mindtorch.core import modes, tape
 from mindtorch.core.errors import trim
 from mindtorch.core.tensor import Tensor
+from mindtorch.engine.host import alloc
 
 NS = modes.NS
 NS["TRIM"] = trim
@@ -81,7 +82,8 @@ NS["_compile_inplace"] = _compile_twin
 
 
 def compile_row(row: Any) -> None:
-    """Replace the stub's code by the generated fast path."""
+    """Replace the stub's code by the generated fast path. The first one is the process's first computation."""
+    alloc.ensure()
     row.prepare()
     uid = row.uid
     NS[f"R{uid}"] = row

@@ -8,7 +8,7 @@ import numpy as np
 
 from mindtorch.core.errors import check
 from mindtorch.core.observe import whole
-from mindtorch.engine.host.multiply_add import F4, axpy, axpy_into
+from mindtorch.engine.host.multiply_add import F4, F8, axpy, axpy64, axpy_into
 from mindtorch.engine.host.quiet import EXTOBJ as E
 from mindtorch.engine.host.quiet import ufunc
 from mindtorch.ops.table import alias, composite, op
@@ -35,6 +35,8 @@ def add(a: np.ndarray, b: np.ndarray, alpha: Any = 1) -> Any:
     """``input + alpha * other``, broadcast and promoted."""
     if alpha != 1 and a.dtype is F4 and b.dtype is F4 and not isinstance(alpha, complex):
         return axpy(a, b, alpha)
+    if alpha != 1 and a.dtype is F8 and b.dtype is F8:
+        return axpy64(a, b, float(alpha))
     return np.add(a, b if alpha == 1 else _scaled(b, alpha), extobj=E)
 
 
@@ -61,6 +63,8 @@ def sub(a: np.ndarray, b: np.ndarray, alpha: Any = 1) -> Any:
     )
     if alpha != 1 and a.dtype is F4 and b.dtype is F4 and not isinstance(alpha, complex):
         return axpy(a, b, -alpha)
+    if alpha != 1 and a.dtype is F8 and b.dtype is F8:
+        return axpy64(a, b, -float(alpha))
     return np.subtract(a, b if alpha == 1 else _scaled(b, alpha), extobj=E)
 
 

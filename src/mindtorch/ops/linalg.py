@@ -68,7 +68,8 @@ def _matmul_grad(g: Tensor, needs: Sequence[bool], input: Tensor, other: Tensor)
 _MM: dict[str, Any] = {
     "half": "f32",
     "out": True,
-    "grad": vjp(("input", "other"), lambda g, needs, input, other: _matmul_grad(g, needs, input, other)),
+    "grad": vjp(("input", "other"), lambda g, needs, input, other: _matmul_grad(g, needs, input, other),
+                input=("other",), other=("input",)),
 }
 _NAMES = {
     "input.a.ndim == 2 and other.a.ndim == 2": "MmBackward0",
@@ -93,11 +94,12 @@ def _exact(name: str, first: str, second: str, na: int, nb: int) -> Any:
         f"{name}(T {first}, T {second})",
         half="f32",
         out=True,
-        grad=vjp((first, second), rule["mm" if name == "bmm" else name]),
+        grad=vjp((first, second), rule["mm" if name == "bmm" else name], **{first: (second,), second: (first,)}),
     )(K.exact(name, na, nb))
 
 
 mm = _exact("mm", "input", "mat2", 2, 2)
+alias("spmm", mm, ns="torch")
 bmm = _exact("bmm", "input", "mat2", 3, 3)
 mv = _exact("mv", "input", "vec", 2, 1)
 dot = _exact("dot", "input", "tensor", 1, 1)
@@ -154,8 +156,8 @@ def _scaled(x: Tensor | None, s: Any) -> Tensor | None:
     return x if x is None or s == 1 else x * _conj_number(s)
 
 
-def _addmm_grad(g: Tensor, needs: Any, input: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any) -> tuple[Any, ...]:
-    gi = sum_to(_scaled(g, beta), input.a.shape) if needs[0] else None
+def _addmm_grad(g: Tensor, needs: Any, shape: Any, a: Tensor, b: Tensor, beta: Any, alpha: Any) -> tuple[Any, ...]:
+    gi = sum_to(_scaled(g, beta), shape) if needs[0] else None
     ga, gb = _matmul_grad(g, needs[1:], a, b)
     return gi, _scaled(ga, alpha), _scaled(gb, alpha)
 
@@ -165,7 +167,9 @@ addmm = op(
     "addmm(T input, T mat1, T mat2, *, N beta=1, N alpha=1)",
     grad=vjp(
         ("input", "mat1", "mat2"),
-        lambda g, needs, input, mat1, mat2, beta, alpha: _addmm_grad(g, needs, input, mat1, mat2, beta, alpha),
+        lambda g, needs, input_shape, mat1, mat2, beta, alpha: _addmm_grad(g, needs, input_shape, mat1, mat2, beta, alpha),
+        mat1=("mat2",),
+        mat2=("mat1",),
     ),
     **_ADD,
 )(K.add_product("addmm", 2, 2))
@@ -173,7 +177,9 @@ addmv = op(
     "addmv(T input, T mat, T vec, *, N beta=1, N alpha=1)",
     grad=vjp(
         ("input", "mat", "vec"),
-        lambda g, needs, input, mat, vec, beta, alpha: _addmm_grad(g, needs, input, mat, vec, beta, alpha),
+        lambda g, needs, input_shape, mat, vec, beta, alpha: _addmm_grad(g, needs, input_shape, mat, vec, beta, alpha),
+        mat=("vec",),
+        vec=("mat",),
     ),
     **_ADD,
 )(K.add_product("addmv", 2, 1))
@@ -181,14 +187,16 @@ baddbmm = op(
     "baddbmm(T input, T batch1, T batch2, *, N beta=1, N alpha=1)",
     grad=vjp(
         ("input", "batch1", "batch2"),
-        lambda g, needs, input, batch1, batch2, beta, alpha: _addmm_grad(g, needs, input, batch1, batch2, beta, alpha),
+        lambda g, needs, input_shape, batch1, batch2, beta, alpha: _addmm_grad(g, needs, input_shape, batch1, batch2, beta, alpha),
+        batch1=("batch2",),
+        batch2=("batch1",),
     ),
     **_ADD,
 )(K.add_product("baddbmm", 3, 3))
 
 
-def _addbmm_grad(g: Tensor, needs: Any, input: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any) -> tuple[Any, ...]:
-    gi = sum_to(_scaled(g, beta), input.a.shape) if needs[0] else None
+def _addbmm_grad(g: Tensor, needs: Any, shape: Any, a: Tensor, b: Tensor, beta: Any, alpha: Any) -> tuple[Any, ...]:
+    gi = sum_to(_scaled(g, beta), shape) if needs[0] else None
     ga, gb = _matmul_grad(g.unsqueeze(0).expand((a.shape[0], *g.shape)), needs[1:], a, b)
     return gi, _scaled(ga, alpha), _scaled(gb, alpha)
 
@@ -197,7 +205,9 @@ addbmm = op(
     "addbmm(T input, T batch1, T batch2, *, N beta=1, N alpha=1)",
     grad=vjp(
         ("input", "batch1", "batch2"),
-        lambda g, needs, input, batch1, batch2, beta, alpha: _addbmm_grad(g, needs, input, batch1, batch2, beta, alpha),
+        lambda g, needs, input_shape, batch1, batch2, beta, alpha: _addbmm_grad(g, needs, input_shape, batch1, batch2, beta, alpha),
+        batch1=("batch2",),
+        batch2=("batch1",),
     ),
     **_ADD,
 )(K.add_product("addbmm", 3, 3))
@@ -273,6 +283,8 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     sb = (1,) * (n - other.a.ndim) + other.a.shape
     left = input.reshape([x for s in sa for x in (s, 1)])
     right = other.reshape([x for s in sb for x in (1, s)])
+    if input.n is not None or other.n is not None:
+        left, right = left.clone(), right.clone()  # what is saved must not follow later writes to the arguments
     return (left * right).reshape([p * q for p, q in zip(sa, sb)])
 
 

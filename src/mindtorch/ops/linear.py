@@ -139,7 +139,7 @@ def _name(a: np.ndarray) -> str:
         "input.a.ndim == 2": "MmBackward0",
         "input.a.ndim == 1": "SqueezeBackward4",
     },
-    grad=vjp(("input", "weight", "bias"), _rule),
+    grad=vjp(("input", "weight", "bias"), _rule, input=("weight",), weight=("input",)),
 )
 def linear(a: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> Any:
     """input (..., in) times the transpose of weight (out, in), plus bias (out)."""

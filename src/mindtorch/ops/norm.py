@@ -129,7 +129,7 @@ def _ln_check(a: np.ndarray, shape: tuple[int, ...], w: np.ndarray | None, b: np
     ns="F",
     half="f32",
     node="NativeLayerNormBackward0",
-    grad=vjp(("input", "weight", "bias"), _ln_rule),
+    grad=vjp(("input", "weight", "bias"), _ln_rule, bias=()),
 )
 def layer_norm(
     a: np.ndarray, shape: tuple[int, ...], w: np.ndarray | None, b: np.ndarray | None, eps: float
@@ -267,7 +267,7 @@ def _bn_rule(
     half="native",
     node="NativeBatchNormBackward0",
     nondiff=(1, 2, 3),
-    grad=vjp(("input", "weight", "bias"), _bn_rule),
+    grad=vjp(("input", "weight", "bias"), _bn_rule, bias=()),
 )
 def _native_batch_norm(
     a: np.ndarray, w: Any, b: Any, mean: Any, var: Any, training: bool, eps: float

@@ -90,7 +90,7 @@ def _gn_rule(
     half="f32",
     node="NativeGroupNormBackward0",
     nondiff=(1, 2),
-    grad=vjp(("input", "weight", "bias"), _gn_rule),
+    grad=vjp(("input", "weight", "bias"), _gn_rule, bias=()),
 )
 def _native_group_norm(a: np.ndarray, groups: int, w: Any, b: Any, eps: float) -> Any:
     """(result, mean, inverse deviation), statistics of shape (N, groups)."""

@@ -27,16 +27,20 @@ ROWS: list[Row] = []
 
 
 class Vjp:
-    """One derivative function for several inputs: ``fn(g, needs, ...)`` returns gradients aligned with ``params``."""
+    """One derivative function for several inputs: ``fn(g, needs, ...)`` returns gradients aligned with ``params``.
 
-    def __init__(self, params: tuple[str, ...], fn: Callable[..., Any]) -> None:
+    ``uses`` says of a saved tensor for which gradients its values are read: written to since, it is an error only then.
+    """
+
+    def __init__(self, params: tuple[str, ...], fn: Callable[..., Any], uses: dict[str, tuple[str, ...]]) -> None:
         self.params = params
         self.fn = fn
+        self.uses = uses
 
 
-def vjp(params: tuple[str, ...], fn: Callable[..., Any]) -> Vjp:
+def vjp(params: tuple[str, ...], fn: Callable[..., Any], **uses: tuple[str, ...]) -> Vjp:
     """See :class:`Vjp`."""
-    return Vjp(params, fn)
+    return Vjp(params, fn, uses)
 
 
 def _no_derivative(name: str) -> Callable[..., Any]:
@@ -101,7 +105,7 @@ class Row:
         grad = self.grad
         if grad is None and self.kind != "composite":
             names = [p.name for p in self.params if p.type in ("T", "T?", "TL", "TN", "TN?")]
-            grad = self.grad = Vjp(tuple(names), _no_derivative(self.name)) if names and self.kind == "op" else {}
+            grad = self.grad = Vjp(tuple(names), _no_derivative(self.name), {}) if names and self.kind == "op" else {}
         names = list(grad.params if isinstance(grad, Vjp) else grad or ())
         self.grad_index = [self.index[n] for n in names]
         used: list[str] = []

@@ -146,7 +146,14 @@ def build(numba: Any) -> dict[str, Any]:
 
         return numba.float32(numba.float32, numba.float32, numba.float32), generate
 
-    names: dict[str, Any] = {"f2i": f2i, "i2f": i2f, "fma32": fma32, "F": F, "np": np, "math": math}
+    @intrinsic
+    def fma64(typingctx, a, b, c):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            return builder.fma(*args)
+
+        return numba.float64(numba.float64, numba.float64, numba.float64), generate
+
+    names: dict[str, Any] = {"f2i": f2i, "i2f": i2f, "fma32": fma32, "fma64": fma64, "F": F, "np": np, "math": math}
     for source in (exp32, expm1_32, tanh32, erf32, log1p32):
         twin = types.FunctionType(source.__code__, names, source.__name__)
         names[source.__name__] = numba.njit(forceinline=True, fastmath={"contract"})(twin)

@@ -70,6 +70,44 @@ def axpy_into(a: np.ndarray, b: np.ndarray, alpha: Any) -> bool:
     return True
 
 
+_SPLIT = 134217729.0  # 2**27 + 1: halves of a float64, products of which are exact
+F8 = np.dtype(np.float64)
+
+
+def _np_axpy64(a: np.ndarray, b: np.ndarray, alpha: Any, out: np.ndarray) -> None:
+    """The errors of product and sum are carried along, so that only the end is rounded."""
+    with quiet():
+        t = alpha * _SPLIT
+        high = t - (t - alpha)
+        low = alpha - high
+        t = b * _SPLIT
+        b_high = t - (t - b)
+        b_low = b - b_high
+        p = b * alpha
+        lost = ((b_high * high - p) + b_high * low + b_low * high) + b_low * low
+        s = p + a
+        z = s - p
+        r = s + (((p - (s - z)) + (a - z)) + lost)
+        out[...] = np.where(np.isfinite(r), r, s)
+
+
+@fused(_np_axpy64, exact=True)
+def _axpy64(a, b, alpha, out):  # type: ignore[no-untyped-def]
+    for i in range(a.size):
+        out[i] = fma64(b[i], alpha, a[i])  # noqa: F821
+
+
+def axpy64(a: np.ndarray, b: np.ndarray, alpha: float) -> np.ndarray:
+    """``a + alpha * b`` of float64 arrays, broadcast, rounded once."""
+    if a.shape == b.shape and a.flags.c_contiguous and b.flags.c_contiguous:
+        out = np.empty(a.shape, F8)
+        _axpy64(a.reshape(-1), b.reshape(-1), np.float64(alpha), out.reshape(-1))
+    else:
+        out = np.empty(np.broadcast(a, b).shape, F8)
+        _np_axpy64(a, b, np.float64(alpha), out)
+    return out
+
+
 # ------------------------------------------------------------------------------------------ a + value * b * c
 def _np_addcmul(a: np.ndarray, b: np.ndarray, c: np.ndarray, value: Any, out: np.ndarray) -> None:
     out[...] = fma(b if value == 1 else b * value, c, a)
