@@ -47,6 +47,15 @@ def stub(row: Any) -> Any:
     return fn
 
 
+def twin(row: Any, name: str) -> Any:
+    """A second public function of a row, under a name of its own: its code is replaced together with the first's."""
+    fn = stub(row)
+    fn.__name__ = fn.__qualname__ = name
+    fn.row = row
+    row.twins.append(fn)
+    return fn
+
+
 def _inplace_stub(*args: Any, _row: Any = None, **kwargs: Any) -> Any:
     _compile_inplace(_row)  # type: ignore[name-defined]  # noqa: F821
     try:
@@ -93,9 +102,9 @@ def compile_row(row: Any) -> None:
     scope: dict[str, Any] = {}
     exec(compile(text, f"<mindtorch op {row.name}>", "exec"), NS, scope)
     real = scope["_fn"]
-    fn = row.fn
-    fn.__code__, fn.__defaults__ = real.__code__.replace(co_name=row.name), real.__defaults__
-    fn.__kwdefaults__ = real.__kwdefaults__
+    for fn in (row.fn, *row.twins):
+        fn.__code__, fn.__defaults__ = real.__code__.replace(co_name=fn.__name__), real.__defaults__
+        fn.__kwdefaults__ = real.__kwdefaults__
 
 
 # ------------------------------------------------------------------------------------------ public function

@@ -84,6 +84,7 @@ class Row:
         self._ready = False
         self.fn = codegen.stub(self)
         self.fn.row = self  # type: ignore[attr-defined]
+        self.twins: list[Any] = []
         self.inplace_fn: Any = None
 
     # ------------------------------------------------------------------ lazily derived
@@ -292,11 +293,12 @@ def alias(name_or_sig: str, target: Any, ns: str | None = None) -> Any:
     row: Row = _find(target) if isinstance(target, str) else target.row
     spaces = ns.split() if ns else row.ns
     if "(" not in name_or_sig:
+        twin = codegen.twin(row, name_or_sig)
         for space in spaces:
-            _put(space, name_or_sig, row.fn)
+            _put(space, name_or_sig, twin)
             if row.inplace and space in ("torch", "Tensor", "F"):
                 _put(space, f"{name_or_sig}_", row.inplace_fn)
-        return row.fn
+        return twin
 
     def fn(*args: Any) -> Any:
         return row.fn(*args)
