@@ -91,7 +91,7 @@ def choices(only: list[str], threads: int) -> None:
 
 def against_torch(only: list[str], threads: int) -> None:
     """The table of frequent operations beside PyTorch."""
-    got = compare(__file__, threads, 0.008, 7, only)
+    got = compare(__file__, threads, 0.002, 15, only)
     ratios = {k: a / b for k, (a, b) in got.items()}
     for k, (a, b) in sorted(got.items(), key=lambda kv: -ratios[kv[0]]):
         print(f"{k:20s} mindtorch {a * 1e6:10.2f} us   PyTorch {b * 1e6:10.2f} us   ratio {ratios[k]:.2f}")

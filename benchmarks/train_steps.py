@@ -156,11 +156,11 @@ def memory() -> dict[str, dict[str, Any]]:
 
 
 # ------------------------------------------------------------------------------------------ the table
-def times(rounds: int = 7) -> dict[str, list[float]]:
+def times(rounds: int = 9) -> dict[str, list[float]]:
     """Seconds of (mindtorch, PyTorch), each at its better of one and two threads."""
     best: dict[str, list[float]] = {}
     for threads in (1, 2):
-        for k, (a, b) in compare(__file__, threads, 0.2, rounds).items():
+        for k, (a, b) in compare(__file__, threads, 0.1, rounds, statistic=min).items():
             old = best.get(k, [9e9, 9e9])
             best[k] = [min(old[0], a), min(old[1], b)]
     return best

@@ -62,14 +62,10 @@ class Job:
 def _settle(job: Job) -> None:
     """Limits and seeds of a fresh worker: one thread, no compiler, no MindSpore, the streams PyTorch's workers have."""
     from mindtorch.engine.host import jit
+    from mindtorch.engine.mindspore import door
 
     jit.forbid()
-    try:
-        from mindtorch.engine.mindspore import door
-    except ImportError:
-        door = None
-    if door is not None and hasattr(door, "forbid"):
-        door.forbid()
+    door.mark_worker()
     torch.set_num_threads(1)
     single_threaded_blas()
     seed = job.base_seed + job.worker_id
