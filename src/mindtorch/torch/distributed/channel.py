@@ -26,9 +26,9 @@ import numpy as np
 
 from mindtorch.engine.mindspore.collectives import WAIT, Lost, Wire
 
-from .store import DistStoreError, Store
+from .store import DistError, DistStoreError, Store
 
-__all__ = ["ROOM", "Channel", "DistBackendError", "DistError", "DistNetworkError"]
+__all__ = ["ROOM", "Channel", "DistBackendError", "DistNetworkError"]
 
 _HEAD = struct.Struct("<BIQQqQ")  # kind, bytes inside, bytes behind, group, tag, frame number
 _SIZE = 4096
@@ -37,10 +37,6 @@ ROOM = _SIZE - 64
 _CHUNK = 32 << 20
 _LATE = WAIT - 10
 DATA, TOKEN = 1, 2
-
-
-class DistError(RuntimeError):
-    """Something went wrong between processes."""
 
 
 class DistBackendError(DistError):

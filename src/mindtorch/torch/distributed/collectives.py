@@ -396,6 +396,11 @@ def all_to_all_single(
     same_dtype(output, input)
     ins = _splits(input, input_split_sizes, pg, "input")
     outs = _splits(output, output_split_sizes, pg, "output")
+    if ins[pg.here] != outs[pg.here] or input.shape[1:] != output.shape[1:]:
+        raise RuntimeError(
+            f"all_to_all_single: this process gives itself {ins[pg.here]} rows of {tuple(input.shape[1:])} and expects "
+            f"{outs[pg.here]} of {tuple(output.shape[1:])}"
+        )
     touch(output)
 
     def job() -> Tensor:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from .channel import DistBackendError, DistError, DistNetworkError
+from .channel import DistBackendError, DistNetworkError
 from .collectives import (
     P2POp,
     all_gather,
@@ -40,7 +40,7 @@ from .objects import (
 )
 from .reduction import ReduceOp
 from .rendezvous import register_rendezvous_handler, rendezvous
-from .store import DistStoreError, FileStore, HashStore, PrefixStore, Store, TCPStore
+from .store import DistError, DistStoreError, FileStore, HashStore, PrefixStore, Store, TCPStore
 from .work import Work
 from .world import (
     Backend,

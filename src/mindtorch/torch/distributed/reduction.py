@@ -15,6 +15,8 @@ __all__ = ["ReduceOp", "fold", "native_name"]
 class RedOpType(enum.IntEnum):
     """Names of the operations."""
 
+    __str__ = enum.Enum.__str__  # the name; IntEnum's is the number
+
     SUM = 0
     AVG = 1
     PRODUCT = 2

@@ -19,7 +19,11 @@ __all__ = ["FileStore", "HashStore", "PrefixStore", "Store", "TCPStore"]
 _DEFAULT = timedelta(seconds=300)
 
 
-class DistStoreError(RuntimeError):
+class DistError(RuntimeError):
+    """Something went wrong between processes."""
+
+
+class DistStoreError(DistError):
     """A store cannot be reached, or a key did not appear in time."""
 
 
