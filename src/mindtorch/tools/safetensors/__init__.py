@@ -67,7 +67,8 @@ class safe_open:  # noqa: N801 - public name
         return self._entries[name]
 
     def _array(self, name: str) -> np.ndarray:
-        return _format.array_of(self._data, self._base, self._entry(name), copy=False)
+        entry = self._entry(name)
+        return _format.array_of(self._data, self._base, entry, copy=False)
 
     def keys(self) -> list[str]:
         """Names of the tensors, sorted."""
