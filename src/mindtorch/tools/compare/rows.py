@@ -141,13 +141,14 @@ def apart(m: Measured | None, floor: float, tolerance: Tolerance, a: Any, b: Any
         rtol *= 1e-3
     top = float(m.max_diff) if math.isfinite(float(m.max_diff)) else m.relative * m.scale
     if m.relative > rtol and top > floor:
-        return _how(m)
+        return how(m)
     if m.exact and not m.close and m.relative > 0.1 * rtol and not any(m.nan):
-        return _how(m)
+        return how(m)
     return ""
 
 
-def _how(m: Measured) -> str:
+def how(m: Measured) -> str:
+    """How far apart, in words."""
     if not m.exact:
         return f"statistics {m.relative:.2g} apart (relative)"
     share = f"{100 * (m.ratio or 0.0):.2f} % within tolerance, " if m.ratio is not None else ""

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from mindtorch.tools.compare.measure import Tolerance, statistics_apart
+from mindtorch.tools.compare.measure import Measured, Tolerance, statistics_apart
 from mindtorch.tools.compare.read import Entry, RankDump, Step, Update
-from mindtorch.tools.compare.rows import Seen, StepRows, apart
+from mindtorch.tools.compare.rows import Seen, StepRows, apart, how
 
 
 @dataclass
@@ -118,6 +118,8 @@ class Judge:
             why = apart(r.measured, floor, self.tolerance, r.a, r.b)
             if why and r.a is not None:
                 return f"output{_index(r.a.item.index)}", why
+            if r.a is not None and r.measured is not None and self._made_here(s, r.measured, floor):
+                return f"output{_index(r.a.item.index)}", how(r.measured)
         small = self._small(s, "output")
         if small:
             return small
@@ -129,6 +131,16 @@ class Judge:
             if len(a.outputs) != len(b.outputs) and a.outputs and b.outputs:
                 return "outputs", f"{len(a.outputs)} and {len(b.outputs)} outputs"
         return None
+
+    def _made_here(self, s: Seen, m: Measured, floor: float) -> bool:
+        """A small difference that the call itself makes: its inputs and weights are equal to the last bits, its output is not."""
+        a, b = s.pair
+        if a is None or b is None or not m.exact or m.a["dtype"] not in ("float32", "float64") or float(m.max_diff) <= floor:
+            return False
+        before = max((r.measured.relative for r in s.inputs if r.measured), default=0.0)
+        if not s.inputs or m.relative < max(0.2 * self.tolerance.rtol, 20 * before):
+            return False
+        return not any(self._stats_apart(a.params[n], b.params[n], 2e-6) for n in a.params if n in b.params)
 
     def _small(self, s: Seen, role: str) -> tuple[str, str] | None:
         """Values that have no file: numbers, and sums of integer tensors (with their size behind them)."""
@@ -182,6 +194,10 @@ class Judge:
             d.others = [x.entry.shown for x in alone if x is not culprit][:5]
             return d
         sources = [e.sources.get(_dots(bad[0])) for e in s.pair if e is not None]
+        makers = [rows.partner.get(sources[0] or ""), rows.partner_b.get(sources[-1] or "")]
+        if makers[0] is not None and makers[1] is not None and makers[0] is not makers[1]:
+            text = f"it takes {bad[0]} from {makers[0].entry.shown} in one run and from {makers[1].entry.shown} in the other"
+            return self._made(s, number, "forward", bad[0], bad[1], True, text)
         if any(sources):
             text = f"{bad[0]} was made by {sources[0] or sources[-1]}, which agreed: it was changed since, outside recorded calls"
         else:
@@ -197,8 +213,11 @@ class Judge:
         for x in (left, right):
             if x is not None and not x.both:
                 return x
-        if left is not None and right is not None and left is not right:
-            return max((left, right), key=lambda x: x.entry.begun)
+        if left is not None and left is right:
+            at = rows.calls.index(left)
+            since = [x for x in alone if rows.calls.index(x) > at]
+            writes = [x for x in since if x.entry.name.endswith("_")]
+            return (writes or since or [None])[-1]
         if left is None and right is None and alone and not any(keys):
             near = [x for x in alone if x.entry.module == s.entry.module]
             return (near or alone)[-1]
@@ -235,6 +254,11 @@ class Judge:
     def _grad(self, number: int, rows: StepRows, s: Seen, bad: dict[str, str]) -> Divergence:
         """The gradient of an output of ``s`` differs: the backward of a call that took it is at fault."""
         why = bad[s.entry.key]
+        cut = [x for x in rows.calls if x.both and _one_sided(x)]
+        if cut:
+            side = "origin" if cut[-1].pair[0] is not None and cut[-1].pair[0].grads else "target"
+            text = f"only in the {side} a gradient reaches its output; the gradient of {s.entry.shown} differs"
+            return self._made(cut[-1], number, "backward", "gradient of its output", why, True, text)
         users: list[Seen] = []
         for side in (0, 1):
             e = s.pair[side]
@@ -298,7 +322,7 @@ class Judge:
         self._noise |= noise | a.noisy | b.noisy
         wrong = [n for n in shared if n not in noise and self._stats_apart(a.grads[n], b.grads[n])]
         if wrong:
-            return self._weight_gradient(number, rows, a, b, wrong, shared)
+            return self._weight_gradient(number, rows, a, b, wrong, shared, noise)
         missing = sorted(set(a.grads) ^ set(b.grads))
         if missing:
             why = f"no gradient on one side: {', '.join(missing[:5])}"
@@ -312,11 +336,11 @@ class Judge:
         return None
 
     def _weight_gradient(
-        self, number: int, rows: StepRows, a: Update, b: Update, wrong: list[str], shared: list[str]
+        self, number: int, rows: StepRows, a: Update, b: Update, wrong: list[str], shared: list[str], noise: set[str]
     ) -> Divergence:
         name = wrong[-1]
         why = f"gradient of {name}: {_pair_text(a.grads[name], b.grads[name])}"
-        if len(wrong) == len(shared) and len(shared) > 1:
+        if len(wrong) == sum(n not in noise for n in shared) > 1:
             ratios = [b.grads[n][3] / a.grads[n][3] for n in wrong if a.grads[n][3]]
             if ratios and max(ratios) - min(ratios) < 1e-3 * max(ratios):
                 text = f"all gradients are {ratios[0]:.4g} times as large: clipping, scaling or accumulation before the step"
@@ -334,6 +358,14 @@ class Judge:
 
     def _plain(self, number: int, name: str, module: str, what: str, why: str, text: str) -> Divergence:
         return Divergence("optimizer", number, (name, name), module, what, why, True, text, ([], []), self.rank)
+
+
+def _one_sided(s: Seen) -> bool:
+    """Whether a gradient other than zero passed on one side only."""
+    a, b = s.pair
+    if a is None or b is None or bool(a.grads) == bool(b.grads) or a.small_grads or b.small_grads:
+        return False
+    return any(d.norm != 0 and (d.max, d.min) != (0.0, 0.0) for d in a.grads + b.grads)
 
 
 def _scale(s: Seen) -> float:
