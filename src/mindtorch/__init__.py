@@ -8,15 +8,17 @@ from typing import Any
 __version__ = "1.0.0"
 
 _SWITCH = ("torch_disable", "torch_enable", "torch_pop")
-_ROOMS = ("torch", "torchvision", "torchaudio", "tools")
+_ROOMS = ("torch", "torchvision", "torchaudio", "tools", "interop")
 
-__all__ = ["__version__", "tools", "torch", "torch_disable", "torch_enable", "torch_pop", "torchvision"]
+__all__ = ["__version__", "interop", "tools", "torch", "torch_disable", "torch_enable", "torch_pop", "torchvision", "value_and_grad"]
 
 
 def __getattr__(name: str) -> Any:
     # Nothing heavy is imported until it is asked for: the command line and DataLoader workers start through here.
     if name in _SWITCH:
         return getattr(importlib.import_module("mindtorch.cli.switch"), name)
+    if name == "value_and_grad":
+        return importlib.import_module("mindtorch.interop").value_and_grad
     if name in _ROOMS:
         try:
             return importlib.import_module(f"mindtorch.{name}")

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch import log
+from mindtorch.core import modes
 from mindtorch.core.tensor import Tensor, loose_key
 from mindtorch.engine.mindspore import array as A
 from mindtorch.engine.mindspore import kernels
@@ -34,6 +35,37 @@ def moved(a: Any, dev: Any) -> Any:
     if a.__class__ is not DeviceArray:
         return A.put(a, dev)
     return A.host(a).copy("K") if dev.type == "cpu" else A.made(A.read(a), dev, a.dtype)
+
+
+FORCED = os.environ.get("MINDTORCH_KERNELS", "").strip().lower() == "mindspore"
+"""Whether CPU tensors are computed by MindSpore's kernels wherever there is one (``MINDTORCH_KERNELS=mindspore``)."""
+
+if FORCED:
+    modes.enter_mode()
+
+
+def on_cpu(row: Any, values: Sequence[Any], raws: list[Any]) -> Any:
+    """The MindSpore kernel's result for host arrays, None where the host kernel has to do it."""
+    fn = None if row.kind == "view" else kernels.find(row.name)
+    if fn is None:
+        return None
+    try:
+        r = fn(*[_raw_to_ms(p, v, a) for p, v, a in zip(row.params, values, raws)])
+    except Exception as e:  # whatever MindSpore cannot do here, the host kernel does
+        _note(row.name, "accepted" if kernels.unregistered(e) else "fallback")
+        return None
+    _note(row.name, "kernel")
+    return tuple(_to_host(x) for x in r) if isinstance(r, (tuple, list)) else _to_host(r)
+
+
+def _raw_to_ms(p: Any, v: Any, a: Any) -> Any:
+    if isinstance(v, Tensor):
+        return A.upload(a)
+    return [A.upload(x) for x in a] if p.type == "TL" else v
+
+
+def _to_host(t: Any) -> Any:
+    return None if t is None else A.download(t, kernels.np_dtype(t)).copy()
 
 
 def device_in(values: Sequence[Any]) -> Any:

@@ -94,7 +94,9 @@ def _compute(row: Any, values: list[Any]) -> Any:
             r, half, meta = accelerate.compute(row, values, dev), None, False
         else:
             raws, half, meta = _prepare(row, values)
-            r = row.call_kernel(raws)
+            r = None if meta or not accelerate.FORCED else accelerate.on_cpu(row, values, raws)
+            if r is None:
+                r = row.call_kernel(raws)
     except (RuntimeError, TypeError, NotImplementedError, MemoryError):
         raise
     except Exception as e:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 FAMILIES = (
-    "arith", "view_ops", "strided", "subscript", "create", "convert", "copies", "methods",
+    "arith", "view_ops", "strided", "subscript", "create", "convert", "exchange", "copies", "methods",
     "pointwise_unary", "pointwise_binary", "compare", "index", "shape", "window",
     "reduce", "scan", "sort", "differences", "linalg", "linalg_norm", "linalg_decomp", "linalg_solve", "matrix_functions", "grids", "einsum",
     "fft", "special",

@@ -498,6 +498,10 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
     if isinstance(data, Tensor):
         dev = data.k.device if device is None else _device_of(device)
         return data if d in (None, data.k.dtype) and dev == data.k.device else data.to(dev, d or data.k.dtype)
+    if type(data).__module__.partition(".")[0] == "mindspore" and hasattr(data, "asnumpy"):
+        from mindtorch.ops.exchange import from_mindspore
+
+        return as_tensor(from_mindspore(data), dtype, device)
     return _made(array_of(data, d, False), device)
 
 

@@ -16,6 +16,7 @@ from copy import deepcopy
 from typing import Any
 
 import mindtorch.torch as torch
+from mindtorch import log
 from mindtorch.engine.host.quiet import quiet
 
 from ._hooks import Handle
@@ -148,6 +149,11 @@ class Optimizer:
 
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
+        log.without_effect(
+            f"torch.optim.{type(self).__name__}", "one implementation serves all parameters", quietly=True,
+            foreach=(defaults.get("foreach"), None), fused=(defaults.get("fused") or None, None),
+            capturable=(defaults.get("capturable") or False, False),
+        )  # fmt: skip
         self._make_hook_tables()
         self._patch_step_function()
         if isinstance(params, torch.Tensor):
@@ -321,6 +327,24 @@ class Optimizer:
         return value.to(device=param.device)
 
     # ---- use
+
+    def __call__(self, grads: Any) -> None:
+        """MindSpore's style, ``opt(grads)``: take ``grads`` (one for each parameter, in order) and do one step."""
+        params = self.parameters
+        grads = [grads] if isinstance(grads, torch.Tensor) else list(grads)
+        if len(grads) != len(params):
+            raise ValueError(
+                f"{type(self).__name__}(): {len(grads)} gradients for {len(params)} parameters; give one for each, in their order"
+            )
+        for p, g in zip(params, grads):
+            p.grad = g
+        self.step()
+
+    def __getattr__(self, name: str) -> Any:
+        """``opt.parameters``, all parameters in order, for ``value_and_grad(fn, None, opt.parameters)``; subclasses may set their own."""
+        if name == "parameters" and "param_groups" in self.__dict__:
+            return [p for group in self.param_groups for p in group["params"]]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients (None), or with ``set_to_none=False`` fill them with zeros in place."""
