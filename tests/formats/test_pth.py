@@ -5,10 +5,8 @@ import io
 import os
 import pickle
 import signal
-import struct
 import subprocess
 import sys
-import tarfile
 import textwrap
 import time
 import zipfile
@@ -16,6 +14,7 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
+from old_files import tar_checkpoint
 
 import torch
 from mindtorch.formats import pth
@@ -103,49 +102,10 @@ def test_big_endian_file():
     assert got["w"].tolist() == [0, 1, 2] and got["c"].tolist() == [1 + 2j]
 
 
-def tar_checkpoint():
-    """A file as PyTorch 0.1 wrote it: two tensors, one of them over a view of the other's storage."""
-    values = np.arange(6, dtype="<f4")
-    storages = io.BytesIO()
-    pickle.dump(1, storages, 2)
-    pickle.dump((11, "cpu", torch.FloatStorage), storages, 2)
-    storages.write(struct.pack("<q", 6) + values.tobytes())
-    pickle.dump([(12, 11, 2, 3)], storages, 2)
-    tensors = io.BytesIO()
-    pickle.dump(2, tensors, 2)
-    for key, storage, size, stride, offset in ((1, 11, (2, 3), (3, 1), 0), (2, 12, (3,), (1,), 0)):
-        pickle.dump((key, storage, torch.FloatTensor), tensors, 2)
-        tensors.write(struct.pack("<ii", len(size), 0) + struct.pack(f"<{2 * len(size) + 1}q", *size, *stride, offset))
-
-    class Pickler(pickle.Pickler):
-        def persistent_id(self, obj):
-            return obj.key if isinstance(obj, Ref) else None
-
-    class Ref:
-        def __init__(self, key):
-            self.key = key
-
-    main = io.BytesIO()
-    Pickler(main, 2).dump({"a": Ref(1), "b": Ref(2)})
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:") as tar:
-        for name, data in (("storages", storages), ("tensors", tensors), ("pickle", main)):
-            info = tarfile.TarInfo(name)
-            info.size = len(data.getvalue())
-            tar.addfile(info, io.BytesIO(data.getvalue()))
-    out.seek(0)
-    return out
-
-
-class TarHooks(pth.Hooks):
-    def find(self, module, name):
-        return name if name == "FloatTensor" else super().find(module, name)
-
-
 def test_legacy_tar(tmp_path):
     path = tmp_path / "old.pth"
     path.write_bytes(tar_checkpoint().getvalue())
-    got = pth.load(path, TarHooks())
+    got = pth.load_arrays(path)
     want = torch.load(path, weights_only=False)
     assert got["a"].tolist() == want["a"].tolist() and got["b"].tolist() == want["b"].tolist() == [2, 3, 4]
     got["b"][0] = 9

@@ -50,6 +50,8 @@ class Hooks:
             return f"torch.{name}"
         if module == "mindtorch.torch" and name in STORAGE_TYPES:
             return name
+        if module == "torch" and name.replace("Tensor", "Storage") in STORAGE_TYPES:
+            return name
         if self.unknown == "keep":
             return UnknownGlobal(module, name)
         raise pickle.UnpicklingError(f"Unsupported global: GLOBAL {module}.{name} was not an allowed global by default")
