@@ -218,7 +218,12 @@ def _shapes(input: Tensor, weight: Tensor, bias: Tensor | None, pads: Ints, dila
         f"expected weight of {d + 2} dimensions to match the convolution dimensions, but got weight of size {list(w)}",
     )
     check(
-        (w[0] % groups == 0 and w[0] >= groups) or w[0] == 0,
+        w[0] >= groups,
+        RuntimeError,
+        f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, but got weight of size {list(w)} instead",
+    )
+    check(
+        w[0] % groups == 0,
         RuntimeError,
         f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
         f"but got weight of size [{list(w)}] instead",
