@@ -162,3 +162,21 @@ def test_float32_trigamma_is_pytorchs_near_the_poles() -> None:
     x = np.random.RandomState(0).uniform(-15, 15, 5000).astype(np.float32)
     x = x[np.abs(x - np.round(x)) > 1e-3]
     np.testing.assert_allclose(mt.polygamma(1, mt.tensor(x)).numpy(), torch.polygamma(1, torch.from_numpy(x)).numpy(), 2e-6)
+
+
+def test_names_of_sizes_settings_and_errors() -> None:
+    for lib in (torch, mt):
+        assert (lib.sym_int(-2.7), lib.sym_max(3, 3.0), lib.sym_min(1, 2), lib.sym_float(3)) == (-2, 3.0, 1, 3.0)
+        assert (lib.sym_not(True), lib.sym_ite(True, 1, 2), lib.sym_sqrt(4), lib.sym_sum([1, 2])) == (False, 1, 2.0, 3)
+        for mode, seen in ((1, (1, True)), ("warn", (1, True)), (2, (2, False)), (0, (0, False))):
+            lib.set_deterministic_debug_mode(mode)
+            assert (lib.get_deterministic_debug_mode(), lib.is_deterministic_algorithms_warn_only_enabled()) == seen
+        with pytest.raises(RuntimeError, match="expected 0, 1, or 2, but got 5"):
+            lib.set_deterministic_debug_mode(5)
+        assert issubclass(lib.OutOfMemoryError, RuntimeError) and issubclass(lib.AcceleratorError, RuntimeError)
+        assert lib.cuda.OutOfMemoryError is lib.OutOfMemoryError
+        x = lib.ones(4)
+        assert lib.as_strided_(x, (2,), (2,)).shape == (2,) and x.shape == (2,)
+        assert lib.get_device(x) == -1 and lib.detach_(x) is x
+        assert not lib.is_anomaly_enabled()
+    assert mt.utils.model_zoo.load_url is mt.hub.load_state_dict_from_url

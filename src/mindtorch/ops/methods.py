@@ -366,7 +366,9 @@ def is_nonzero(input: Tensor) -> bool:
 
 put(
     "torch",
-    resize_as_=resize_as_, result_type=_result_type, is_tensor=is_tensor, is_floating_point=is_floating_point, is_complex=is_complex, numel=numel,
+    resize_as_=resize_as_, detach_=detach_, get_device=lambda input: input.get_device(),
+    as_strided_=lambda input, *a, **k: input.as_strided_(*a, **k),
+    result_type=_result_type, is_tensor=is_tensor, is_floating_point=is_floating_point, is_complex=is_complex, numel=numel,
     is_nonzero=is_nonzero, is_same_size=is_same_size, is_signed=lambda input: input.k.dtype.is_signed,
     is_inference=lambda input: input.v.__class__ is HeldCell, promote_types=D.promote_types, can_cast=D.can_cast, finfo=D.finfo, iinfo=D.iinfo,
     get_default_dtype=D.get_default_dtype, set_default_dtype=D.set_default_dtype, device=_device.device, dtype=D.dtype, Size=Size,

@@ -17,6 +17,7 @@ __all__ = [
     "layout", "memory_format", "nan", "newaxis", "pi", "preserve_format", "set_default_tensor_type", "set_flush_denormal",
     "set_float32_matmul_precision", "set_num_interop_threads", "set_num_threads", "set_warn_always", "sparse_coo", "sparse_csr",
     "strided", "tau", "typename", "use_deterministic_algorithms", "get_device_module", "TorchVersion",
+    "get_deterministic_debug_mode", "set_deterministic_debug_mode",
 ]  # fmt: skip
 
 
@@ -114,6 +115,25 @@ def are_deterministic_algorithms_enabled() -> bool:
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """What was set by :func:`use_deterministic_algorithms`."""
     return _settings["warn_only"]
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """The same setting as one value: 0 or "default", 1 or "warn", 2 or "error". RuntimeError for anything else."""
+    modes = ("default", "warn", "error")
+    if isinstance(debug_mode, str):
+        if debug_mode not in modes:
+            raise RuntimeError(
+                f"invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got {debug_mode}"
+            )
+        debug_mode = modes.index(debug_mode)
+    if debug_mode not in (0, 1, 2):
+        raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}")
+    use_deterministic_algorithms(debug_mode > 0, warn_only=debug_mode == 1)
+
+
+def get_deterministic_debug_mode() -> int:
+    """0 when deterministic algorithms are not asked for, 1 when only a warning is, 2 when they are."""
+    return 0 if not _settings["deterministic"] else 1 if _settings["warn_only"] else 2
 
 
 def set_float32_matmul_precision(precision: str) -> None:

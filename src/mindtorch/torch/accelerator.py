@@ -7,6 +7,10 @@ from typing import Any
 from mindtorch.core.device import accelerators as _accelerators
 
 
+class AcceleratorError(RuntimeError):
+    """Raised by PyTorch for errors an accelerator reports; here for ``except`` clauses that name it."""
+
+
 def is_available() -> bool:
     """False: tensors live on the host."""
     return False

@@ -7,7 +7,7 @@ import importlib.util
 from typing import Any
 
 _SUBMODULES = (
-    "_pytree", "checkpoint", "data", "hooks", "tensorboard",
+    "_pytree", "checkpoint", "data", "hooks", "model_zoo", "tensorboard",
 )  # fmt: skip
 
 
