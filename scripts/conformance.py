@@ -1,13 +1,13 @@
 """Runs PyTorch's op_db through mindtorch's public API and writes docs/conformance.md and docs/conformance.json.
 
 Inputs, outputs and gradients are recorded from PyTorch and replayed here (tests/ops/opinfo_replay.py), in worker
-processes that are replaced when they die, so that a crash or a hang fails that op only. Usage: ``python scripts/conformance.py [regex] [--jobs 2]``.
+processes that are replaced when they die, so that a crash or a hang fails that op only. Random ops draw the same numbers,
+so their values are compared too. Usage: ``python scripts/conformance.py [regex] [--jobs 2] [--beside other.json]``.
 """
 
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
 import queue
 import re
@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-SPACES = (
-    "torch", "torch.Tensor", "torch.nn", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special", "torch.optim",
-    "torch.optim.lr_scheduler", "torch.autograd", "torch.utils.data", "torch.distributions", "torch.func", "torch.amp",
-)  # fmt: skip
-
+_ATEN = dict.fromkeys(
+    ("max_pool2d_with_indices_backward", "native_dropout_backward", "slice"), "an internal overload without a public name"
+)
+_NOT_HERE = {
+    ("chalf", AssertionError): "complex32 is no NumPy type; chalf() gives complex64",
+    ("to_sparse", AttributeError): "sparse layouts",
+}
 DTYPES = ("float32", "int64", "complex64", "bool", "bfloat16", "uint8", "int8")
 
 
@@ -43,19 +45,45 @@ def worker() -> None:
         print(json.dumps(_check(replay, torch, line.strip())), flush=True)
 
 
-def _check(replay: Any, torch: Any, name: str) -> dict[str, Any]:
-    if name.startswith(("_", "jiterator", "torch.", "ops.aten", "sparse.")) and not name.startswith("__"):
-        return {"status": "skipped", "why": "private, CUDA only, or a view of another entry"}
-    entries = replay.database()[name]
-    dtype = next((d for d in DTYPES if getattr(torch, d) in entries[0].supported_dtypes("cpu")), None)
-    if dtype is None:
-        return {"status": "skipped", "why": "no CPU dtype"}
-    try:
-        n = replay.check_op(name, getattr(torch, dtype), limit=12)
-    except Exception as e:
-        kind = "absent" if isinstance(e, AttributeError) else "wrong" if isinstance(e, AssertionError) else "error"
-        return {"status": kind, "why": f"{type(e).__name__}: {e}"[:200].replace("\n", " ")}
-    return {"status": "pass", "samples": n, "dtype": dtype}
+def full_name(entry: Any) -> str:
+    """Name of an op_db entry with its variant: ``std_mean.unbiased``."""
+    return entry.name + (f".{entry.variant_test_name}" if entry.variant_test_name else "")
+
+
+def not_measured(name: str) -> str:
+    """Why an entry is left out, "" when it is measured."""
+    if name.startswith("jiterator"):
+        return "compiles CUDA code"
+    if name.startswith("_") and not name.startswith("__"):
+        return "private name"
+    if name.startswith("sparse."):
+        return "sparse layouts"
+    if name.startswith(("torch.", "ops.aten")):
+        return "private overload"
+    return _ATEN.get(name, "")
+
+
+def _check(replay: Any, torch: Any, full: str) -> dict[str, Any]:
+    entry = next(e for e in replay.all_entries() if full_name(e) == full)
+    return {"op": entry.name, **_verdict(replay, torch, full, entry)}
+
+
+def _verdict(replay: Any, torch: Any, full: str, entry: Any) -> dict[str, Any]:
+    supported = entry.supported_dtypes("cpu")
+    for dtype in (getattr(torch, d) for d in DTYPES):
+        if dtype not in supported:
+            continue
+        try:
+            n = replay.check_entry(entry, dtype, limit=48)
+        except replay.NoSamples:
+            continue
+        except Exception as e:
+            if (full, type(e)) in _NOT_HERE:
+                return {"status": "absent", "why": _NOT_HERE[full, type(e)]}
+            kind = "absent" if isinstance(e, AttributeError) else "wrong" if isinstance(e, AssertionError) else "error"
+            return {"status": kind, "why": f"{type(e).__name__}: {e}"[:300].replace("\n", " ")}
+        return {"status": "pass", "samples": n, "dtype": str(dtype)[6:]}
+    return {"status": "skipped", "why": "no samples in a CPU dtype"}
 
 
 class Worker:
@@ -114,64 +142,47 @@ def run_all(entries: list[str], jobs: int) -> dict[str, Any]:
     return {e: out[e] for e in entries}
 
 
-def names() -> dict[str, dict[str, str]]:
-    """Public names of PyTorch per namespace: "works" when mindtorch has them, else "absent"."""
-    import importlib
+def entries(regex: str) -> dict[str, str]:
+    """Names of op_db's entries with their variants, each with the reason it is not measured ("" when it is)."""
+    from torch.testing._internal.common_methods_invocations import op_db
 
-    import mindtorch.torch as mt
-    import torch  # noqa: F401
+    found = dict.fromkeys(full_name(o) for o in op_db)
+    return {n: not_measured(n) for n in found if re.search(regex, n)}
 
-    out: dict[str, dict[str, str]] = {}
-    for space in SPACES:
-        theirs: Any = importlib.import_module("torch")
-        ours: Any = mt
-        for part in space.split(".")[1:]:
-            theirs, ours = getattr(theirs, part), getattr(ours, part, None)
-        public = [n for n in dir(theirs) if not n.startswith("_") and not inspect.ismodule(getattr(theirs, n, None))]
-        out[space] = {n: "present" if hasattr(ours, n) else "absent" for n in public}
+
+def differences(ours: dict[str, Any], beside: dict[str, Any]) -> list[str]:
+    """Entries both instruments measured with different verdicts."""
+    out = []
+    for name, other in beside["ops"].items():
+        if name in ours and ours[name]["status"] != "skipped":
+            theirs = other["both"] == "pass" and other["strict"]
+            if theirs != (ours[name]["status"] == "pass"):
+                out.append(f"{name}: here {ours[name]['status']}, there {'pass' if theirs else 'no pass'}")
     return out
 
 
 def main() -> None:
     """Run, write both files, print the totals."""
     ap = argparse.ArgumentParser(description=__doc__)
-    ap.add_argument("regex", nargs="?", default="")
+    ap.add_argument("regex", nargs="?", default="", help="measure only entries that match, and write nothing")
     ap.add_argument("--jobs", type=int, default=2)
-    ap.add_argument("--worker", action="store_true")
+    ap.add_argument("--beside", help="json of a second instrument (ops -> both, strict), compared entry by entry")
+    ap.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = ap.parse_args()
     if args.worker:
         worker()
         return
-    from torch.testing._internal.common_methods_invocations import op_db
+    wanted = entries(args.regex)
+    measured = run_all([n for n, why in wanted.items() if not why], args.jobs)
+    results = {n: {"status": "skipped", "why": why} if why else measured[n] for n, why in wanted.items()}
+    if args.regex:
+        for n, r in results.items():
+            print(n, r["status"], r.get("why", ""))
+        return
+    import conformance_page
 
-    entries = sorted({o.name for o in op_db})
-    entries = [e for e in entries if re.search(args.regex, e)]
-    results = run_all(entries, args.jobs)
-    write(results, names())
-
-
-def write(results: dict[str, Any], spaces: dict[str, dict[str, str]]) -> None:
-    """docs/conformance.json and docs/conformance.md."""
-    total = len(results)
-    good = sum(r["status"] == "pass" for r in results.values())
-    tried = sum(r["status"] != "skipped" for r in results.values())
-    docs = ROOT / "docs"
-    docs.joinpath("conformance.json").write_text(json.dumps({"ops": results, "names": spaces}, indent=1), encoding="utf-8")
-    lines = ["# Conformance", "", f"op_db entries: {total}, tried {tried}, value + dtype + gradient right: {good}.", ""]
-    lines += ["| namespace | public names in PyTorch | present | absent |", "|---|---|---|---|"]
-    for s, d in spaces.items():
-        have = sum(v == "present" for v in d.values())
-        lines.append(f"| {s} | {len(d)} | {have} | {len(d) - have} |")
-    lines += ["", "## Op entries that do not pass", "", "| entry | status | reason |", "|---|---|---|"]
-    for n, r in results.items():
-        if r["status"] not in ("pass",):
-            lines.append(f"| {n} | {r['status']} | {str(r.get('why', '')).replace('|', '/')[:160]} |")
-    lines += ["", "## Absent names", ""]
-    for s, d in spaces.items():
-        gone = [n for n, v in d.items() if v == "absent"]
-        lines.append(f"- **{s}**: {', '.join(gone) or 'none'}")
-    docs.joinpath("conformance.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(lines[2])
+    beside = json.loads(Path(args.beside).read_text(encoding="utf-8")) if args.beside else None
+    print(conformance_page.write(ROOT, results, beside, differences(results, beside) if beside else None))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,118 @@
+"""Writes docs/conformance.json and docs/conformance.md from the results of scripts/conformance.py."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import conformance_names
+
+
+def totals(results: dict[str, Any]) -> dict[str, int]:
+    """Counts per status, of all entries and of the measured ones."""
+    count = Counter(r["status"] for r in results.values())
+    measured = len(results) - count["skipped"]
+    samples = sum(r.get("samples", 0) for r in results.values())
+    return {"entries": len(results), "measured": measured, "passed": count["pass"], "samples": samples}
+
+
+def _head(t: dict[str, int]) -> list[str]:
+    share = 100 * t["passed"] / max(t["measured"], 1)
+    return [
+        "# Conformance",
+        "",
+        "Written by `make conformance`; the same data is in [conformance.json](conformance.json).",
+        "",
+        f"**{t['passed']} of {t['measured']} measured entries of PyTorch's `op_db` pass ({share:.1f} %)**: value, dtype, shape and",
+        f"gradient of {t['samples']} samples. An entry counts with its variant; it passes only when every sample does.",
+        f"{t['entries'] - t['measured']} more entries are not measured, for the reasons below.",
+        "",
+        "float32 results may differ by 2e-6 relative plus 2e-5 absolute (gradients: four times that), wider only where `op_db`",
+        "itself asks for it. Random ops are compared value by value with the same seed. Uninitialised memory is compared by shape",
+        "and dtype. Functions of matrices (`matrix_exp`) are compared relative to the largest element of the result, and",
+        "decompositions that are defined up to signs or phases through `op_db`'s own reduction.",
+    ]
+
+
+def _second(beside: Any, differ: list[str] | None) -> list[str]:
+    if beside is None:
+        return ["", "No second instrument was given to this run (`--beside`)."]
+    t = beside["totals"]
+    lines = [
+        "",
+        "A second instrument replays expectations recorded as NumPy arrays in a process without PyTorch (1e-3 relative, 1e-4",
+        f"absolute): **{t['fwd_dtype_grad_pass']} of {t['op_entries']} entries** pass value, dtype and gradient.",
+        "Entries on which the two disagree: " + ("; ".join(differ) if differ else "none") + ".",
+    ]
+    return lines
+
+
+def _entries(results: dict[str, Any]) -> list[str]:
+    lines = ["", "## Entries that do not pass", "", "| entry | status | reason |", "|---|---|---|"]
+    for n, r in results.items():
+        if r["status"] not in ("pass", "skipped"):
+            lines.append(f"| {n} | {r['status']} | {_cell(r.get('why', ''))} |")
+    groups: dict[str, list[str]] = {}
+    for n, r in results.items():
+        if r["status"] == "skipped":
+            groups.setdefault(r["why"], []).append(n)
+    lines += ["", "## Entries not measured", ""]
+    return lines + [f"- {why}: {', '.join(f'`{n}`' for n in ns)}" for why, ns in groups.items()]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "/")[:200]
+
+
+def _names(spaces: dict[str, dict[str, str]]) -> list[str]:
+    lines = [
+        "", "## Public names", "",
+        "*works*: present, and no case is known to fail; *partial*: what fails is named; *absent*: grouped by reason below.", "",
+        "| namespace | public names in PyTorch | works | partial | absent |", "|---|---|---|---|---|",
+    ]  # fmt: skip
+    for s, d in spaces.items():
+        c = Counter(v.partition(":")[0] for v in d.values())
+        lines.append(f"| {s} | {len(d)} | {c['works']} | {c['partial']} | {c['absent']} |")
+    lines += ["", "### Partial", ""]
+    for s, d in spaces.items():
+        lines += [f"- `{s}.{n}`: {v.partition(': ')[2]}" for n, v in d.items() if v.startswith("partial")]
+    lines += ["", "### Absent, by reason", ""]
+    for s, d in spaces.items():
+        groups: dict[str, list[str]] = {}
+        for n, v in d.items():
+            if v.startswith("absent"):
+                groups.setdefault(v.partition(": ")[2], []).append(n)
+        if groups:
+            lines.append(f"**{s}**")
+            lines += ["", *(f"- {why}: {', '.join(f'`{n}`' for n in ns)}" for why, ns in sorted(groups.items())), ""]
+    return lines
+
+
+def _known(root: Path) -> list[str]:
+    lines = ["## Arguments accepted without effect", "", "Each says so once in the log.", "", "| op | argument | reason |", "|---|---|---|"]
+    lines += [f"| {op} | {arg} | {_cell(why)} |" for _, op, arg, why in conformance_names.ignored_arguments(root)]
+    notes = conformance_names.declared_deviations()
+    if notes:
+        lines += ["", "## Deviations declared by ops", "", *(f"- `{name}`: {note}" for name, note in notes)]
+    lines += ["", "## Known differences found by other tests", "", "Listed in `tests/xfails.txt`:", ""]
+    for row in (root / "tests" / "xfails.txt").read_text(encoding="utf-8").splitlines():
+        test, _, why = row.partition("\t")
+        if why:
+            lines.append(f"- {why} (`{test.lstrip('~')}`)")
+    return lines
+
+
+def write(root: Path, results: dict[str, Any], beside: Any, differ: list[str] | None) -> str:
+    """Both files; returns the line of totals."""
+    t = totals(results)
+    failing = {r.get("op", n): f"{n}: {r['why']}" for n, r in results.items() if r["status"] not in ("pass", "skipped")}
+    spaces = conformance_names.table(failing)
+    second = None if beside is None else {"totals": beside["totals"], "differences": differ}
+    data = {"totals": t, "second": second, "ops": results, "names": spaces}
+    docs = root / "docs"
+    docs.joinpath("conformance.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    lines = _head(t) + _second(beside, differ) + _entries(results) + _names(spaces) + _known(root)
+    docs.joinpath("conformance.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return f"{t['passed']} of {t['measured']} measured entries pass ({t['entries']} in op_db)"
