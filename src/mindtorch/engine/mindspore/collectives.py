@@ -35,7 +35,8 @@ class Lost(RuntimeError):
 class Wire:
     """Joins ``size`` processes through MindSpore's own store at ``host:port``, which rank 0 serves.
 
-    RuntimeError when MindSpore cannot be loaded or the processes do not meet within ``timeout`` seconds.
+    With an empty ``host`` the job is the one msrun started: rank and size are what its scheduler says. RuntimeError when
+    MindSpore cannot be loaded or the processes do not meet within ``timeout`` seconds.
     """
 
     def __init__(self, host: str, port: int, rank: int, size: int, timeout: float) -> None:
@@ -47,19 +48,22 @@ class Wire:
         from mindspore.mint import distributed
         from mindspore.mint.distributed import distributed as functions
 
-        self.rank = rank
-        self.size = size
         self._communication = communication
         self._distributed = distributed
         self._functions = functions
         limit = timedelta(seconds=timeout)
         hook = sys.excepthook
         try:
-            self._store = distributed.TCPStore(host, port, size, rank == 0, limit)
-            management._init_with_store("mccl", limit, size, rank, self._store, "")
+            if host:
+                self._store = distributed.TCPStore(host, port, size, rank == 0, limit)
+                management._init_with_store("mccl", limit, size, rank, self._store, "")
+            else:
+                communication.init("mccl")
         finally:
             # MindSpore puts a hook of its own over whatever the program has installed
             sys.excepthook = hook
+        self.rank: int = communication.get_rank()
+        self.size: int = communication.get_group_size()
         self.world: str = communication.GlobalComm.WORLD_COMM_GROUP
 
     def send(self, to: int, a: np.ndarray) -> None:
@@ -100,3 +104,9 @@ class Wire:
         self._distributed.all_gather([door.tensor(o) for o in outs], door.tensor(a), group=group)
 
 
+def schedule() -> None:
+    """Be msrun's scheduler process: returns when the job is over."""
+    door.load()
+    import mindspore.communication as communication
+
+    communication.init()

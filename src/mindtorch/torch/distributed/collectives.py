@@ -396,21 +396,29 @@ def all_to_all_single(
     same_dtype(output, input)
     ins = _splits(input, input_split_sizes, pg, "input")
     outs = _splits(output, output_split_sizes, pg, "output")
-    if ins[pg.here] != outs[pg.here] or input.shape[1:] != output.shape[1:]:
+    row, wide = _row(input), _row(output)
+    if ins[pg.here] * row != outs[pg.here] * wide:
         raise RuntimeError(
-            f"all_to_all_single: this process gives itself {ins[pg.here]} rows of {tuple(input.shape[1:])} and expects "
-            f"{outs[pg.here]} of {tuple(output.shape[1:])}"
+            f"all_to_all_single: this process gives itself {ins[pg.here] * row} elements and expects {outs[pg.here] * wide}"
         )
     touch(output)
 
     def job() -> Tensor:
-        a, b = read(input), read(output)
-        parts = [np.ascontiguousarray(p) for p in np.split(a, np.cumsum(ins)[:-1])]
-        got = pg.all_to_all(parts, [np.ascontiguousarray(p) for p in np.split(b, np.cumsum(outs)[:-1])])
+        a, b = read(input).reshape(-1), read(output).reshape(-1)
+        got = pg.all_to_all(_cut(a, ins, row), _cut(b, outs, wide))
         write(output, np.concatenate(got))
         return output
 
     return run(pg, job, async_op)
+
+
+def _row(t: Tensor) -> int:
+    """Elements of one slice of the first dimension."""
+    return t.numel() // max(1, t.shape[0])
+
+
+def _cut(a: np.ndarray, rows: list[int], row: int) -> list[np.ndarray]:
+    return np.split(a, np.cumsum(rows)[:-1] * row)
 
 
 def _splits(t: Tensor, sizes: list[int] | None, pg: ProcessGroup, name: str) -> list[int]:

@@ -8,12 +8,14 @@ import os
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
+
 from mindtorch.log import ignored
 
 from .channel import Channel
 from .group import ProcessGroup
 from .rendezvous import address, free_port, meet
-from .store import FileStore, PrefixStore, Store
+from .store import FileStore, HashStore, PrefixStore, Store, TCPStore
 
 default_pg_timeout = timedelta(minutes=30)
 _MISSING = "Default process group has not been initialized, please make sure to call init_process_group."
@@ -122,7 +124,11 @@ def init_process_group(
     if device_id is not None:
         ignored("init_process_group", "device_id", "a process has one device here")
     limit = timeout or default_pg_timeout
-    if store is None:
+    channel = None
+    if store is None and init_method in (None, "env://") and "MS_ROLE" in os.environ and "RANK" not in os.environ:
+        channel = _msrun(limit)
+        store, rank, world_size = channel.store, channel.rank, channel.size
+    elif store is None:
         store, rank, world_size = meet(init_method or "env://", rank, world_size, limit)
     elif rank < 0 or world_size < 1:
         raise AssertionError("rank and world_size must be given, and not be negative, if a store is given")
@@ -130,7 +136,7 @@ def init_process_group(
         raise ValueError(f"init_process_group: rank {rank} is out of range for world_size {world_size}")
     _World.starts += 1
     _World.store = store
-    channel = _channel(PrefixStore(f"start{_World.starts}", store), rank, world_size, limit)
+    channel = channel or _channel(PrefixStore(f"start{_World.starts}", store), rank, world_size, limit)
     channel.timeout = limit.total_seconds()
     _World.channel = channel
     _World.made = 0
@@ -164,6 +170,36 @@ def _channel(store: Store, rank: int, size: int, limit: timedelta) -> Channel:
     channel.introduce()
     _kept["channel"] = channel
     return channel
+
+
+def _msrun(limit: timedelta) -> Channel:
+    """A channel in a job started by MindSpore's msrun. Its scheduler runs the program too, and ends here."""
+    from mindtorch.engine.mindspore import collectives
+
+    if os.environ["MS_ROLE"] == "MS_SCHED":
+        collectives.schedule()
+        raise SystemExit(0)
+    if "channel" in _kept:
+        return _kept["channel"]
+    wire = collectives.Wire("", 0, -1, -1, limit.total_seconds())
+    place = np.zeros(256, np.uint8)
+    master: Store | None = None
+    if wire.rank == 0:
+        served = TCPStore("127.0.0.1", 0, wire.size, True, limit, wait_for_workers=False)
+        text = f"{address(served) if _local() else address(HashStore())} {served.port}".encode()
+        place[: len(text)] = np.frombuffer(text, np.uint8)
+        master = served
+    wire.broadcast(place, 0, wire.rank, wire.world)
+    host, port = bytes(place).rstrip(b"\0").decode().split()
+    store = master or TCPStore(host, int(port), wire.size, False, limit)
+    channel = _kept["channel"] = Channel(wire, store, wire.rank, wire.size)
+    channel.introduce()
+    return channel
+
+
+def _local() -> bool:
+    """Whether msrun's scheduler is on this machine alone."""
+    return os.environ.get("MS_SCHED_HOST", "127.0.0.1") in ("127.0.0.1", "localhost")
 
 
 _kept: dict[str, Channel] = {}
