@@ -452,16 +452,53 @@ def lstsq(a: np.ndarray, b: np.ndarray, rcond: float, driver: str) -> tuple[np.n
     return out.reshape((*batch, *out.shape[1:])), rank.reshape(batch), s.reshape((*batch, s.shape[-1]))
 
 
+# combinations of I, A, A^2, A^3, A^6 whose products give the Taylor polynomial of degree 18 with five products
+# (Bader, Blanes and Casas 2019, "Computing the matrix exponential with an optimized Taylor polynomial approximation")
+_TAYLOR18 = (
+    (0.0, -0.10036558103014462001, -0.00802924648241156960, -0.00089213849804572995, 0.0),
+    (0.0, 0.39784974949964507614, 1.36783778460411719922, 0.49828962252538267755, -0.00063789819459472330),
+    (-10.9676396052962062593, 1.68015813878906197182, 0.05717798464788655127, -0.00698210122488052084, 0.00003349750170860705),
+    (-0.09043168323908105619, -0.06764045190713819075, 0.06759613017704596460, 0.02955525704293155274, -0.00001391802575160607),
+    (0.0, 0.0, -0.09233646193671185927, -0.01693649390020817171, -0.00001400867981820361),
+)
+_REACH = 3.010066362817634  # norm up to which degree 18 is exact in float32
+
+
+def _taylor18(a: np.ndarray) -> np.ndarray:
+    c = a.real.dtype.type
+    a2 = a @ a
+    a3 = a2 @ a
+    powers = (np.eye(a.shape[-1], dtype=a.dtype), a, a2, a3, a3 @ a3)
+    b1, b2, b3, b4, b5 = (sum(c(k) * p for k, p in zip(row, powers)) for row in _TAYLOR18)
+    a9 = b1 @ b5 + b4
+    return np.asarray(b2 + (b3 + a9) @ a9)
+
+
 def matrix_exp(a: np.ndarray) -> np.ndarray:
-    """Matrix exponential."""
+    """Matrix exponential. Large float32 matrices by PyTorch's scheme (scaled polynomial, then squarings) in float32, for
+    the sake of its rounding errors; everything else in double."""
     square("linalg.matrix_exp", a)
     if not a.size:
         return a.copy()
     from scipy.linalg import expm
 
-    # in double: SciPy's float32 result is ten times further from the exact one than PyTorch's
-    wide = a.astype(np.complex128 if a.dtype.kind == "c" else np.float64, copy=False)
-    return np.asarray(expm(wide)).astype(a.dtype, copy=False)
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    if a.dtype == wide:
+        return np.asarray(expm(a))
+    x = each(a)
+    out = np.empty_like(x)
+    norms = np.abs(x).sum(-2).max(-1)
+    for i, norm in enumerate(norms):
+        if not 1.5 < norm < 1e30:
+            out[i] = expm(x[i].astype(wide))
+            continue
+        halvings = max(int(np.ceil(np.log2(norm / _REACH))), 0)
+        with quiet():
+            r = _taylor18(x[i] / a.real.dtype.type(2.0**halvings))
+            for _ in range(halvings):
+                r = r @ r
+        out[i] = r
+    return out.reshape(a.shape)
 
 
 def ldl_factor(a: np.ndarray, hermitian: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
