@@ -247,7 +247,7 @@ def download(t: Any, np_dtype: np.dtype) -> np.ndarray:
     if a.dtype is np_dtype:
         return a
     if np_dtype.name == BFLOAT16_NAME and a.dtype.itemsize == 2:
-        return np.ascontiguousarray(a).view(np.uint16).view(np_dtype)
+        return np.ascontiguousarray(a).view(np.uint16).view(np_dtype).reshape(a.shape)
     if a.dtype.name == BFLOAT16_NAME:
         a = a.astype(np.float32)
     with np.errstate(all="ignore"):
