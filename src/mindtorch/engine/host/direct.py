@@ -226,7 +226,8 @@ def _input(g, w, dx, sh, sw, ph, pw, dh, dw, threads):  # type: ignore[no-untype
 def _weight(g, x, parts, off, sh, sw, ph, pw, dh, dw, hq, wq, groups, threads):  # type: ignore[no-untyped-def]
     n, ch, og = x.shape[0], x.shape[1] // groups, g.shape[1] // groups
     oh, ow, taps, pieces = g.shape[2], g.shape[3], off.size, parts.shape[0]
-    length = (oh * wq + ROUND - 1) // ROUND * ROUND
+    # up to the last output, not to the end of its line: ``buf`` ends ROUND behind what the last tap reads there
+    length = ((oh - 1) * wq + ow + ROUND - 1) // ROUND * ROUND
     for t in prange(groups * pieces):  # noqa: F821
         piece, group = t // groups, t % groups
         buf = np.zeros((ch, sh * sw * hq * wq + ROUND), x.dtype)
