@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.util
 
 import pytest
-import torch
 
 import mindtorch.torch as mt
+import torch
 
 
 def graph_of(folder, write, lib):

@@ -8,9 +8,9 @@ import pickle
 import types
 
 import pytest
-import torch
 
 import mindtorch.torch as mt
+import torch
 
 PLACES = ["torch", "nn.functional", "linalg", "special", "fft"]
 # Functions that are not the module's own attribute of that name (shared aliases and in-place twins of F only).
