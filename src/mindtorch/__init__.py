@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__version__ = "1.0.0"
+from mindtorch._version import VERSION
+
+__version__ = VERSION
 
 _SWITCH = ("torch_disable", "torch_enable", "torch_pop")
 _ROOMS = ("torch", "torchvision", "torchaudio", "tools", "interop")

@@ -3,7 +3,7 @@
 import sys
 
 # python -m has put the current folder first: a file there named like a standard module must not hide that from us.
-_first = None if sys.flags.safe_path else sys.path.pop(0)
+_first = None if getattr(sys.flags, "safe_path", False) else sys.path.pop(0)  # the flag is new in Python 3.11
 
 from mindtorch.cli.main import main  # noqa: E402
 

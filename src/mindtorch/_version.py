@@ -1,0 +1,3 @@
+"""The version of the package, read by the build and by ``mindtorch.__version__``."""
+
+VERSION = "1.0.0.dev0"
