@@ -123,6 +123,12 @@ def _array_of_type(func: Any, _kind: Any, args: Any, _state: Any) -> Any:
     return func(*args)
 
 
+def _layout(name: Any) -> str:
+    if str(name).removeprefix("torch.") not in ("strided", "_mkldnn", *LAYOUTS):
+        raise pickle.UnpicklingError("the file names something as a layout that is none")
+    return str(name)
+
+
 def _sparse(layout: Any, parts: Any) -> dict[str, Any]:
     names = LAYOUTS.get(str(layout).removeprefix("torch."))
     if names is None:
@@ -150,7 +156,7 @@ _ARRAY_GLOBALS: dict[tuple[str, str], Any] = {
     ("torch._utils", "_rebuild_qtensor"): _quantized,
     ("torch._utils", "_rebuild_meta_tensor_no_storage"): _meta,
     ("torch._tensor", "_rebuild_from_type_v2"): _array_of_type,
-    ("torch.serialization", "_get_layout"): lambda name: str(name),
+    ("torch.serialization", "_get_layout"): _layout,
     ("torch.jit._pickle", "restore_type_tag"): lambda value, _tag: value,
     ("torch.storage", "_typed"): lambda storage, _dtype: storage,
     ("torch", "Tensor"): "torch.Tensor",

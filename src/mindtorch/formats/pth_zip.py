@@ -303,8 +303,12 @@ def _directory(file: Any, length: int) -> list[Record]:
         raise _broken("the end of its directory is damaged")
     wide = _at(file, end - 20, 20) if end >= 20 else b""
     if wide[:4] == b"PK\x06\x07":
+        # It says where the wide record is, unless bytes in front of the archive have moved everything.
         at = struct.unpack("<Q", wide[8:16])[0]
         head = _at(file, at, 56)
+        if head[:4] != b"PK\x06\x06" and end >= 76:
+            at = end - 76
+            head = _at(file, at, 56)
         if len(head) != 56 or head[:4] != b"PK\x06\x06":
             raise _broken("the end of its directory is damaged")
         count, size, start = struct.unpack("<QQQ", head[32:56])
