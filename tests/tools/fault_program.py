@@ -150,7 +150,7 @@ def source_of(fault: Fault | None) -> str:
     return PROGRAM.replace(fault.old, fault.new, 1)
 
 
-def record(torch: Any, source: str, path: str, out: str, **options: Any) -> None:
+def record(torch: Any, source: str, path: str, out: str, steps: int = 2, **options: Any) -> None:
     """Run a source on one framework from the file ``path`` and dump it into ``out``."""
     from mindtorch.tools import migrator as ts
 
@@ -164,6 +164,6 @@ def record(torch: Any, source: str, path: str, out: str, **options: Any) -> None
         ts.api_dump_start(**options)
 
     try:
-        scope["run"](start, ts.api_dump_stop)
+        scope["run"](start, ts.api_dump_stop, steps)
     finally:
         ts.api_dump_stop()

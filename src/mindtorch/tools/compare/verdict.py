@@ -217,7 +217,7 @@ class Judge:
             at = rows.calls.index(left)
             since = [x for x in alone if rows.calls.index(x) > at]
             writes = [x for x in since if x.entry.name.endswith("_")]
-            return (writes or since or [None])[-1]
+            return (writes or since)[-1] if since else None
         if left is None and right is None and alone and not any(keys):
             near = [x for x in alone if x.entry.module == s.entry.module]
             return (near or alone)[-1]

@@ -58,7 +58,9 @@ class ModuleHooks:
             call = r.begin("NN", name, values.leaves(args, everything=not r.settings.filter_data), owner=module)
         self._open.append((module, call))
 
-    def _leave(self, module: Any, args: Any, kwargs: Any, output: Any) -> None:
+    def _leave(self, module: Any, args: Any, *rest: Any) -> None:
+        # Behind a forward that raised PyTorch calls its hooks without the keyword arguments.
+        kwargs, output = rest if len(rest) == 2 else ({}, rest[0])
         r = self.recorder
         while self._open and self._open[-1][0] is not module:
             self._pop()

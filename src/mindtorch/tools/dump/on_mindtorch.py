@@ -141,6 +141,8 @@ class MindtorchSide:
 
     def _inputs(self, row: Any, args: Any) -> list[tuple[str, Any]]:
         everything = not self.recorder.settings.filter_data
+        if everything and hasattr(row, "params"):  # numbers that the user did not give are none of the call's
+            args = [None if v is p.default else v for p, v in zip(row.params, args)]
         found = list(values.leaves(tuple(args), everything=everything))
         if not hasattr(row, "params") and args and isinstance(args[-1], dict):
             found = list(values.leaves(tuple(args[:-1]), everything=everything))

@@ -424,8 +424,7 @@ def _small(label: str, t: Any, dtype: str, shape: tuple[int, ...]) -> Value | No
 def _number(label: str, x: Any) -> Value | None:
     """A Python number among the arguments."""
     if isinstance(x, bool) or not isinstance(x, (int, float, complex)):
-        if not isinstance(x, bool):
-            return None
+        return None
     a = np.asarray(x)
     if a.dtype == object:
         return None
