@@ -6,6 +6,7 @@ what PyTorch computes: where it uses a fused multiply-add, float32 is computed w
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ _NAMES = {
 }  # fmt: skip
 
 
+@lru_cache(maxsize=64)  # NumPy works a dtype's name out anew each time (7 us), and checks word their message first
 def scalar_name(d: np.dtype) -> str:
     """The name PyTorch's messages give a dtype: Float, Long, ..."""
     return _NAMES.get(d.name, d.name)

@@ -199,7 +199,8 @@ def _fits(planes: np.ndarray, out: Ints) -> bool:
 def max_values(x: np.ndarray, out: Ints, kernel: Ints, stride: Ints, low: Ints, dilation: Ints) -> np.ndarray:
     """The maxima alone, one axis after the other."""
     d = len(out)
-    if x.size < SMALL and (_max2x2.compiled is not None or _max2d.compiled is not None):
+    loop = _max2x2 if kernel == (2, 2) else _max2d
+    if x.size < SMALL and d < 3 and (loop.compiled is not None or loop.tick(x.size)):
         return max_pool(x, out, kernel, stride, low, dilation)[0]
     for axis in range(-1, -d - 1, -1):
         k, s, p, n, o = kernel[axis], stride[axis], low[axis], x.shape[axis], out[axis]
