@@ -1,5 +1,6 @@
 """convert_to_ms_tensor and its inverse, with real PyTorch tensors."""
 
+import os
 import subprocess
 import sys
 from collections import OrderedDict, UserDict, defaultdict, namedtuple
@@ -132,5 +133,6 @@ def test_pytorch_is_not_needed_for_other_data():
         "try: convert_to_torch_tensor(np.ones(2))\n"
         "except ImportError as e: print('needs', e)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    env = {**os.environ, "PYTHONPATH": os.path.join(os.path.dirname(__file__), "..", "..", "src")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
     assert "tensor(3)" in done.stdout and "needs" in done.stdout and "pip install torch" in done.stdout, done.stderr

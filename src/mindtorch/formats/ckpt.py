@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from mindtorch.formats.source import COMPLEX, Source, as_pairs, from_pairs, opened, shaped, target, truth
+from mindtorch.formats.source import COMPLEX, Source, as_pairs, copy_into, from_pairs, opened, shaped, target, truth
 
 TYPES: dict[str, np.dtype[Any]] = {
     "Bool": np.dtype(np.bool_),
@@ -216,7 +216,7 @@ def _load(data: memoryview, entry: Entry) -> Any:
     flat = np.empty(entry.nbytes, np.uint8)
     at = 0
     for a, b in entry.pieces:
-        flat[at : at + b - a] = np.frombuffer(data[a:b], np.uint8)
+        copy_into(flat[at : at + b - a], data, a)
         at += b - a
     if entry.kind == "Bool":
         flat = truth(flat)

@@ -15,7 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from mindtorch.formats.source import Source, opened, shaped, target, truth
+from mindtorch.formats.source import Source, opened, release, shaped, target, truth
 
 _EXTRA: dict[str, np.dtype[Any]] = {
     name: np.dtype(getattr(ml_dtypes, name))
@@ -53,6 +53,7 @@ class _View:
     def read(self, n: int | None = -1) -> bytes:
         end = len(self.data) if n is None or n < 0 else min(self.at + n, len(self.data))
         piece = bytes(self.data[self.at : end])
+        release(self.data, self.at, end)
         self.at = max(self.at, end)
         return piece
 

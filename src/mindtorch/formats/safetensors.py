@@ -12,7 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from mindtorch.formats.source import Source, opened, shaped, target, truth
+from mindtorch.formats.source import Source, copy_into, opened, shaped, target, truth
 
 # In the order of the original's enumeration: files are laid out from the last of these to the first, then by name.
 TYPES: dict[str, np.dtype[Any]] = {
@@ -169,7 +169,8 @@ def array_of(data: memoryview, base: int, entry: Entry, copy: bool = True) -> np
     dtype = TYPES[entry.kind]
     flat = np.frombuffer(data[base + entry.start : base + entry.end], np.uint8)
     if copy or flat.ctypes.data % dtype.itemsize:
-        flat = flat.copy()
+        flat = np.empty(entry.nbytes, np.uint8)
+        copy_into(flat, data, base + entry.start)
     if entry.kind == "BOOL":
         flat = truth(flat)
     return shaped(flat, dtype, entry.shape, entry.name)

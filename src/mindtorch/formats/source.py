@@ -16,8 +16,13 @@ from mindtorch.formats.pth import atomic_write
 Source = Any
 """A path, bytes-like memory, or a binary file open for reading."""
 
+_PIECE = 16 << 20
 COMPLEX = ("refuse", "pairs")
 _MARKS = {np.dtype(np.complex64): "@complex64", np.dtype(np.complex128): "@complex128"}
+
+
+class _Map(mmap.mmap):
+    """A read-only map made here: nothing is lost when its pages are given back."""
 
 
 @contextmanager
@@ -27,7 +32,7 @@ def opened(f: Source) -> Iterator[memoryview]:
         with open(f, "rb") as file:
             if os.fstat(file.fileno()).st_size == 0:
                 raise RuntimeError(f"{os.fspath(f)}: the file is empty")
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            mapped = _Map(file.fileno(), 0, access=mmap.ACCESS_READ)
         view = memoryview(mapped)
         try:
             yield view
@@ -37,7 +42,7 @@ def opened(f: Source) -> Iterator[memoryview]:
                 view.release()
                 mapped.close()
         return
-    data = memoryview(f if isinstance(f, (bytes, bytearray, memoryview, mmap.mmap)) else f.read()).cast("B")
+    data = memoryview(f if isinstance(f, (bytes, bytearray, memoryview)) else f.read()).cast("B")
     if not len(data):
         raise RuntimeError("the file is empty")
     yield data
@@ -53,6 +58,23 @@ def target(f: Any) -> Iterator[Any]:
         yield f
     else:
         raise TypeError(f"expected a path or a binary file to write to, got {type(f).__name__}")
+
+
+def release(data: memoryview, start: int, end: int) -> None:
+    """Say that a part of a mapped file has been read: its pages need no memory any more. Others are left alone."""
+    mapped = data.obj
+    if isinstance(mapped, _Map) and hasattr(mmap, "MADV_DONTNEED") and len(mapped) >= end:
+        start, end = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, end // mmap.PAGESIZE * mmap.PAGESIZE
+        if end > start:
+            mapped.madvise(mmap.MADV_DONTNEED, start, end - start)
+
+
+def copy_into(flat: np.ndarray, data: memoryview, start: int) -> None:
+    """Fill ``flat`` with the bytes of ``data`` from ``start`` on, giving a map's pages back on the way."""
+    for at in range(0, len(flat), _PIECE):
+        end = min(at + _PIECE, len(flat))
+        flat[at:end] = np.frombuffer(data[start + at : start + end], np.uint8)
+        release(data, start + at, start + end)
 
 
 def truth(flat: np.ndarray) -> np.ndarray:
