@@ -59,3 +59,14 @@ def once(level: int, message: str) -> None:
 def ignored(op: str, argument: str, reason: str) -> None:
     """Say at WARNING that ``argument`` of ``op`` was accepted and has no effect, and why."""
     once(logging.WARNING, f"{op}: argument {argument!r} has no effect here: {reason}")
+
+
+def without_effect(op: str, why: str, /, *, quietly: bool = False, **arguments: tuple[object, object]) -> None:
+    """Report each of ``arguments``, name=(given, default), that is not its default: see :func:`ignored`.
+
+    ``quietly`` (DEBUG) is for arguments that change nothing in PyTorch on the CPU either.
+    """
+    level = logging.DEBUG if quietly else logging.WARNING
+    for name, (given, default) in arguments.items():
+        if given is not default and (given.__class__ is not default.__class__ or given != default):
+            once(level, f"{op}: argument {name!r} has no effect here: {why}")

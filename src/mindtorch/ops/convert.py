@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mindtorch import log
 from mindtorch.core import accelerate, observe
 from mindtorch.core import device as _device
 from mindtorch.core import dtype as D
@@ -81,7 +82,8 @@ def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
 def _parse_to(args: tuple[Any, ...], kw: dict[str, Any]) -> tuple[Any, Any, bool, Any]:
     dtype, dev = kw.pop("dtype", None), kw.pop("device", None)
     copy, mf = kw.pop("copy", False), kw.pop("memory_format", None)
-    kw.pop("non_blocking", None)
+    if kw.pop("non_blocking", False):
+        log.without_effect("Tensor.to", "copies are made at once", quietly=True, non_blocking=(True, False))
     other = kw.pop("other", None)
     if kw:
         raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kw))}'")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mindtorch import log
 from mindtorch.core import dtype as D
 from mindtorch.core import modes, observe, overrides, views
 from mindtorch.core.dispatch import broadcast_error, cast_into
@@ -330,6 +331,8 @@ def _copy_into(part: Tensor, v: Tensor) -> None:
 
 def copy_(x: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Write ``src``, broadcast and cast, into ``x``."""
+    if non_blocking:
+        log.without_effect("Tensor.copy_", "copies are made at once", quietly=True, non_blocking=(True, False))
     if not isinstance(src, Tensor):
         if not is_number(src):
             raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}")

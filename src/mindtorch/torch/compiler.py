@@ -10,13 +10,34 @@ from typing import Any
 from mindtorch import log
 
 
-def compile(model: Any = None, **options: Any) -> Any:  # noqa: A001 - public name
-    """A callable with the results of ``model`` (a function or Module), run eagerly; also a decorator with options."""
+def compile(  # noqa: A001 - public name
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: Any = "inductor",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """A callable with the results of ``model`` (a function or Module), run eagerly; also a decorator with options.
+
+    TypeError for unknown options; RuntimeError when both ``mode`` and ``options`` are given, as in PyTorch.
+    """
+    if mode is not None and options is not None:
+        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    log.without_effect(
+        "torch.compile", "the function runs eagerly",
+        fullgraph=(fullgraph, False), dynamic=(dynamic, None), backend=(backend, "inductor"), mode=(mode, None), options=(options, None),
+    )  # fmt: skip
     if model is None:
-        return functools.partial(compile, **options)
+        return functools.partial(compile, disable=disable)
     if not callable(model):
         raise RuntimeError(f"torch.compile expects a callable or a Module, got {type(model).__name__}")
-    log.once(logging.WARNING, "torch.compile: there is no compiler here; the function runs eagerly, with the same results")
+    if not disable:
+        log.once(
+            logging.WARNING, "torch.compile: there is no compiler here; the function runs eagerly, with the same results"
+        )
     if _is_module(model):
         return model
 
@@ -50,6 +71,9 @@ def is_exporting() -> bool:
 
 def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
     """``fn`` itself, which already runs eagerly; also a decorator with options."""
+    log.without_effect(
+        "torch.compiler.disable", "everything runs eagerly", quietly=True, recursive=(recursive, True), reason=(reason, None)
+    )
     if fn is None:
         return lambda f: f
     return fn

@@ -22,6 +22,9 @@ def _eager(what: str) -> None:
 def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
     """``obj`` (a function, class or Module) itself: it runs eagerly."""
     _eager("script")
+    log.without_effect(
+        "torch.jit.script", "the code runs eagerly", optimize=(optimize, None), example_inputs=(example_inputs, None)
+    )
     return obj
 
 
@@ -78,11 +81,16 @@ def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True
     """``mod`` itself. RuntimeError in training mode, as in PyTorch."""
     if getattr(mod, "training", False):
         raise RuntimeError("Freezing is currently only implemented for modules in eval mode. Please call .eval() on your module before freezing.")
+    log.without_effect(
+        "torch.jit.freeze", "the module stays as it is", preserved_attrs=(preserved_attrs, None),
+        optimize_numerics=(optimize_numerics, True),
+    )  # fmt: skip
     return mod
 
 
 def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
     """``mod`` itself."""
+    log.without_effect("torch.jit.optimize_for_inference", "the module stays as it is", other_methods=(other_methods, None))
     return mod
 
 

@@ -8,7 +8,9 @@ from typing import Any
 from mindtorch.core import modes
 
 
-def _set(value: bool) -> bool:
+def _set(value: bool, check_nan: bool = True) -> bool:
+    """Switch detection in this thread; ``check_nan``: look for NaNs in gradients too. Returns the former state."""
+    modes.state.check_nan = check_nan  # type: ignore[attr-defined]
     old = getattr(modes.state, "anomaly", False)
     if value and not old:
         modes.enter_mode()
@@ -36,7 +38,7 @@ class detect_anomaly:  # noqa: N801 - public name
         )
 
     def __enter__(self) -> None:
-        self.prev = _set(True)
+        self.prev = _set(True, self.check_nan)
 
     def __exit__(self, *exc: Any) -> None:
         _set(self.prev)
@@ -46,7 +48,7 @@ class set_detect_anomaly:  # noqa: N801 - public name
     """Switch anomaly detection on or off, at once and as a context manager."""
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        self.prev = _set(bool(mode))
+        self.prev = _set(bool(mode), check_nan)
 
     def __enter__(self) -> None:
         """Already switched by the constructor."""

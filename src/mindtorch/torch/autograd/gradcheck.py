@@ -166,6 +166,7 @@ def gradcheck(
         log.ignored(
             "gradcheck", "check_batched_grad", "vmap runs samples one by one, so batched gradients cannot differ"
         )
+    log.without_effect("gradcheck", "the whole Jacobian is compared", quietly=True, fast_mode=(fast_mode, False))
     if masked:
         log.ignored("gradcheck", "masked", "it concerns sparse inputs")
     args = _tuple(inputs)

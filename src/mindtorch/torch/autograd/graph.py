@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mindtorch import log
 from mindtorch.core import modes
 from mindtorch.core.hooks import RemovableHandle
 from mindtorch.core.tape import Node
@@ -34,6 +35,9 @@ class save_on_cpu(saved_tensors_hooks):  # noqa: N801 - public name
     """Saved tensors are kept as copies on the CPU."""
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cpu") -> None:
+        log.without_effect(
+            "save_on_cpu", "host arrays have no page-locked form", quietly=True, pin_memory=(pin_memory, False)
+        )
         super().__init__(lambda t: t.detach().clone(), lambda t: t)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from mindtorch.log import once
+from mindtorch.log import once, without_effect
 
 from ..modules.module import Module
 
@@ -21,6 +21,10 @@ class DataParallel(Module):
             logging.INFO,
             "DataParallel runs the module on the one device it is on; use DistributedDataParallel with several processes",
         )
+        without_effect(
+            "DataParallel", "the module runs on the one device it is on",
+            device_ids=(device_ids, None), output_device=(output_device, None), dim=(dim, 0),
+        )  # fmt: skip
         self.module = module
         self.device_ids: list[Any] = []
         self.dim = dim
@@ -40,5 +44,9 @@ def data_parallel(
     module_kwargs: dict[str, Any] | None = None,
 ) -> Any:
     """``module(*inputs, **module_kwargs)`` on the one device there is."""
+    without_effect(
+        "data_parallel", "the module runs on the one device it is on",
+        device_ids=(device_ids, None), output_device=(output_device, None), dim=(dim, 0),
+    )  # fmt: skip
     args = inputs if isinstance(inputs, tuple) else (inputs,)
     return module(*args, **(module_kwargs or {}))

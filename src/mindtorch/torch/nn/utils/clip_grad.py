@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import mindtorch.torch as torch
+from mindtorch import log
 
 __all__ = [
     "clip_grad_norm",
@@ -27,10 +28,15 @@ def _grads(parameters: Any) -> list[Any]:
     return [p.grad for p in parameters if p.grad is not None]
 
 
+def _foreach(name: str, foreach: bool | None) -> None:
+    log.without_effect(f"torch.nn.utils.{name}", "the numbers are the same", quietly=True, foreach=(foreach, None))
+
+
 def get_total_norm(
     tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Any:
     """Norm of all tensors together as if they were one vector: a tensor (). ``foreach`` does not change the numbers."""
+    _foreach("get_total_norm", foreach)
     tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
     norm_type = float(norm_type)
     if not tensors:
@@ -57,6 +63,7 @@ def _scale(grads: list[Any], max_norm: float, total_norm: Any) -> None:
 
 def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Any, foreach: bool | None = None) -> None:
     """Scale gradients in place so that ``total_norm``, which they have, becomes at most ``max_norm``."""
+    _foreach("clip_grads_with_norm_", foreach)
     grads = _grads(parameters)
     if grads:
         _scale(grads, max_norm, total_norm)
@@ -95,6 +102,7 @@ def clip_grad_norm(
 
 def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
     """Clip each gradient element to [-clip_value, clip_value] in place."""
+    _foreach("clip_grad_value_", foreach)
     value = float(clip_value)
     with torch.no_grad():
         for g in _grads(parameters):

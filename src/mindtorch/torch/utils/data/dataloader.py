@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 import mindtorch.torch as torch
+from mindtorch import log
 
 from ._utils.collate import default_collate as default_collate
 from ._utils.collate import default_convert as default_convert
@@ -104,6 +105,7 @@ class DataLoader(Generic[T_co]):
         self.prefetch_factor = 2 if num_workers > 0 and prefetch_factor is None else prefetch_factor
         self.pin_memory = pin_memory
         self.pin_memory_device = pin_memory_device
+        log.without_effect("DataLoader", "host arrays have no page-locked form", pin_memory_device=(pin_memory_device, ""))
         self.timeout = timeout
         self.worker_init_fn = worker_init_fn
         self.multiprocessing_context = multiprocessing_context
