@@ -128,3 +128,32 @@ def test_damaged_files_never_surprise(tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("300 files") == 5
+
+
+KILLED = """
+import sys
+import numpy as np
+from mindtorch.formats import weights
+kind, path = sys.argv[1:]
+n = 0
+while True:
+    n += 1
+    weights.write(path, weights.Weights(kind, {"a": np.full(300_000, float(n)), "b": np.full(3, float(n))}), kind)
+    print(n, flush=True)
+"""
+
+
+@pytest.mark.parametrize("kind", ["ckpt", "safetensors", "npz", "pth"])
+def test_a_killed_writer_leaves_a_whole_file(kind, tmp_path):
+    from mindtorch.formats import weights
+
+    path = tmp_path / "a"
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    for pauses in range(3):
+        run = subprocess.Popen([sys.executable, "-c", KILLED, kind, str(path)], stdout=subprocess.PIPE, env=env)
+        for _ in range(2 + pauses):
+            run.stdout.readline()  # the next file is being written now
+        run.kill()
+        run.wait()
+        got = weights.read(path).values
+        assert len(set(got["a"])) == 1 and got["a"][0] == got["b"][0] >= 2

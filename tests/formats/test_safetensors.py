@@ -24,6 +24,7 @@ def arrays():
 
 def test_bytes_are_those_of_the_package():
     import safetensors.torch
+
     import torch
 
     def tensor(a):
