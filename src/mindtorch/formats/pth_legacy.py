@@ -222,9 +222,9 @@ def read_tar(file: Any, unpickle: Unpickle, make_tensor: Callable[[np.ndarray, S
     def persistent(pid: Any) -> Any:
         if isinstance(pid, tuple) and pid:
             return pid[0]
-        if not isinstance(pid, (int, str)) or int(pid) not in tensors:
+        if not str(pid)[:20].isdecimal() or int(str(pid)[:20]) not in tensors:
             raise pickle.UnpicklingError("the file is corrupted: it names a tensor that it does not hold")
-        return tensors[int(pid)]
+        return tensors[int(str(pid)[:20])]
 
     return unpickle(parts["pickle"], persistent)
 

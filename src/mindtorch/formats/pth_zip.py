@@ -223,9 +223,10 @@ class ZipReader:
                     break
                 data[done : done + len(piece)] = np.frombuffer(piece, np.uint8)
                 done += len(piece)
+            more = b"" if stream.eof else stream.decompress(stream.unconsumed_tail, 1)
         except zlib.error as e:
             raise _broken(f"record {r.name}: {e}") from e
-        if done < r.size or (not stream.eof and stream.decompress(stream.unconsumed_tail, 1)):
+        if done < r.size or more:
             raise _broken(f"record {r.name} does not unpack to {r.size} bytes")
         return self._verified(r, data, Crc32(data))
 
