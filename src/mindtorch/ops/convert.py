@@ -170,7 +170,10 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 
 def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
     """Move to the CUDA device that an accelerator stands for; AssertionError without one, as in PyTorch's CPU build."""
-    return to(self, _device.device("cuda" if device is None else device))
+    where = _device.device("cuda" if device is None else device)
+    if where.type == "cpu":
+        raise RuntimeError("Invalid device, must be cuda device")
+    return to(self, where)
 
 
 def cpu(self: Tensor, memory_format: Any = None) -> Tensor:

@@ -313,7 +313,7 @@ put(
     storage=storage, __repr__=_repr, __str__=_repr, __format__=_format, __deepcopy__=_deepcopy, __reduce_ex__=_reduce_ex,
     is_floating_point=is_floating_point, is_complex=is_complex, is_same_size=is_same_size,
     is_signed=lambda self: self.k.dtype.is_signed, is_inference=lambda self: self.v.__class__ is HeldCell, is_pinned=lambda self, device=None: False,
-    is_shared=lambda self: bool(self.__dict__.get("_shared")), pin_memory=lambda self, device=None: self,
+    pin_memory=lambda self, device=None: self,
     get_device=lambda self: -1 if self.k.device.index is None else self.k.device.index,
     is_cuda=property(lambda self: self.k.device.type == "cuda"), is_cpu=property(lambda self: self.k.device.type == "cpu"),
     is_meta=property(lambda self: self.k.device.type == "meta"), is_mps=property(lambda self: False),
@@ -331,20 +331,24 @@ put(
 
 
 def share_memory_(self: Tensor) -> Tensor:
-    """Move the memory to a region that forked processes share (anonymous shared mapping)."""
-    import mmap
+    """Move the memory to where other processes see it: forked ones, and those the tensor is sent to by multiprocessing."""
+    from mindtorch.core import shared
 
-    if not self.__dict__.get("_shared"):
-        buf = mmap.mmap(-1, max(self.a.nbytes, 1))
-        a = np.ndarray(self.a.shape, self.a.dtype, buf)
-        a[...] = self.a
-        self.a = a
-        self.v = Cell(a)
-        self.__dict__["_shared"] = True
+    if shared.region_of(self.a) is None:
+        shared.register()
+        self.a = shared.share(self.a)
+        self.v = Cell(self.a)
     return self
 
 
-put("Tensor", share_memory_=share_memory_)
+def is_shared(self: Tensor) -> bool:
+    """Whether the memory was moved by `share_memory_`."""
+    from mindtorch.core import shared
+
+    return shared.region_of(self.a) is not None
+
+
+put("Tensor", share_memory_=share_memory_, is_shared=is_shared)
 
 
 def _result_type(tensor1: Any, tensor2: Any) -> D.dtype:
