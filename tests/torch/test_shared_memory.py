@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import mindtorch.torch as mt
+import torch
 
 SRC = Path(__file__).parents[2] / "src"
 
