@@ -29,6 +29,7 @@ EXPECTED = (RuntimeError, pickle.UnpicklingError, EOFError)
 
 def content() -> dict[str, Any]:
     """A little of everything a checkpoint holds."""
+    torch.manual_seed(0)
     x = torch.arange(24.0).reshape(4, 6)
     net = torch.nn.Linear(3, 2)
     return {

@@ -19,6 +19,7 @@ Find = Callable[[str, str], Any]
 
 _MARK = object()
 _PIECE = 1 << 20
+_FORMS = {form: struct.Struct(form) for form in ("<i", "<B", "<H", "<I", "<Q", ">d")}
 _BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError, struct.error)
 """What nonsense in a pickle can raise inside a step; UnpicklingError and RuntimeError say more and pass."""
 
@@ -137,7 +138,7 @@ class SafeUnpickler:
     # ------------------------------------------------------------------------------------ reading
     def _read(self, n: int) -> bytes:
         # In pieces, because a file object sets memory aside for the size that a broken pickle may claim.
-        data = self.file.read(min(n, _PIECE))
+        data = self.file.read(n if n < _PIECE else _PIECE)
         if n > _PIECE and len(data) == _PIECE:
             pieces, left = [data], n - _PIECE
             while left and pieces[-1]:
@@ -155,17 +156,21 @@ class SafeUnpickler:
         return line[:-1]
 
     def _number(self, form: str) -> int:
-        return struct.unpack(form, self._read(struct.calcsize(form)))[0]
+        s = _FORMS[form]
+        return s.unpack(self._read(s.size))[0]
 
     def load(self) -> Any:
         """The object; UnpicklingError when the stream is broken or names something that is not allowed."""
+        read, steps = self.file.read, _STEPS
         while True:
-            code = self._read(1)
+            code = read(1)
+            if not code:
+                raise UnpicklingError("the pickle ends too early: the file is truncated")
             if code == b".":
                 if len(self.stack) != 1:
                     raise UnpicklingError("the pickle is broken: it does not end with one object")
                 return self.stack.pop()
-            step = _STEPS.get(code)
+            step = steps.get(code)
             if step is None:
                 raise UnpicklingError(f"pickle opcode {code!r} is not allowed in a checkpoint")
             try:
