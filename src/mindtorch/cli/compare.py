@@ -19,6 +19,7 @@ def main(argv: list[str]) -> int:
     p.add_argument("--ignore-backward", action="store_true", help="leave gradients out")
     p.add_argument("--tables", action="store_true", help="print every row, not the verdict alone")
     p.add_argument("--csv", metavar="FOLDER", help="write the tables as csv files")
+    p.add_argument("--html", metavar="FILE", help="write a report that a browser shows")
     p.add_argument("--json", metavar="FILE", help="write the verdict as JSON")
     o = p.parse_args(argv)
     from mindtorch.tools.compare.comparison import Options, compare
@@ -30,6 +31,10 @@ def main(argv: list[str]) -> int:
     except (OSError, ValueError) as e:
         print(f"python -m mindtorch compare: {e}", file=sys.stderr)
         return 2
+    if o.html:
+        from mindtorch.tools.compare.report import save
+
+        save(result, o.html)
     print(result.text() if o.tables else result.summary())
     if o.json:
         os.makedirs(os.path.dirname(os.path.abspath(o.json)), exist_ok=True)

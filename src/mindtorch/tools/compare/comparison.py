@@ -27,6 +27,7 @@ class StepResult:
     unmatched: list[Entry]
     rows: StepRows
     first: Divergence | None
+    dumps: tuple[RankDump, RankDump]
 
 
 @dataclass
@@ -153,7 +154,7 @@ def _rank(out: Comparison, rank: int, a: RankDump, b: RankDump, options: Options
 def _step(rank: int, number: int, a: RankDump, b: RankDump, x: Step, y: Step, options: Options) -> StepResult:
     rows = StepRows(x, y, options.tolerance, not options.ignore_backward)
     made = dict(_tables(number, a, b, rows, options)) if options.with_tables else {}
-    return StepResult(rank, number, made, rows.unmatched, rows, None)
+    return StepResult(rank, number, made, rows.unmatched, rows, None, (a, b))
 
 
 def _tables(number: int, a: RankDump, b: RankDump, rows: StepRows, options: Options) -> Iterator[tuple[str, tables.Table]]:
