@@ -1,7 +1,7 @@
 """Tells glibc to keep large freed blocks: without it every big temporary is mapped and page-faulted anew (up to 5x).
 
-``ensure()`` acts once per process, when the first operation is called: importing changes nothing. ``MINDTORCH_MALLOC=0`` leaves the allocator alone. On a C library without
-``mallopt`` nothing happens; when a value is refused the largest one every glibc accepts is tried.
+``ensure()`` acts once per process, when the first operation is called: importing changes nothing. ``MINDTORCH_MALLOC=0``
+leaves the allocator alone. On a C library without ``mallopt`` nothing happens; when a value is refused the largest one every glibc accepts is tried.
 """
 
 from __future__ import annotations
