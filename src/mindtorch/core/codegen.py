@@ -29,10 +29,10 @@ def _stub(*args: Any, _row: Any = None, **kwargs: Any) -> Any:
         raise TRIM(err)  # type: ignore[name-defined]  # noqa: B904, F821
 
 
-def _home(row: Any) -> str:
+def _home(spaces: Any) -> str:
     """Module under which pickle finds the function: a network keeps ``F.relu`` as an attribute and is saved whole."""
     for space, name in (("torch", ""), ("F", ".nn.functional"), ("linalg", ".linalg"), ("special", ".special"), ("fft", ".fft")):
-        if space in row.ns:
+        if space in spaces:
             return f"mindtorch.torch{name}"
     return "mindtorch.torch"
 
@@ -42,15 +42,16 @@ def stub(row: Any) -> Any:
     fn = types.FunctionType(_stub.__code__, NS, row.name)
     fn.__kwdefaults__ = {"_row": row}
     fn.__qualname__ = row.name
-    fn.__module__ = _home(row)
+    fn.__module__ = _home(row.ns)
     fn.__doc__ = row.doc
     return fn
 
 
-def twin(row: Any, name: str) -> Any:
+def twin(row: Any, name: str, spaces: Any) -> Any:
     """A second public function of a row, under a name of its own: its code is replaced together with the first's."""
     fn = stub(row)
     fn.__name__ = fn.__qualname__ = name
+    fn.__module__ = _home(spaces)
     fn.row = row
     row.twins.append(fn)
     return fn
@@ -70,7 +71,7 @@ def inplace_stub(row: Any, name: str) -> Any:
     fn = types.FunctionType(_inplace_stub.__code__, NS, name)
     fn.__kwdefaults__ = {"_row": row}
     fn.__qualname__ = name
-    fn.__module__ = _home(row)
+    fn.__module__ = _home(row.ns)
     fn.__doc__ = f"In-place form of ``{row.name}``."
     return fn
 

@@ -293,7 +293,7 @@ def alias(name_or_sig: str, target: Any, ns: str | None = None) -> Any:
     row: Row = _find(target) if isinstance(target, str) else target.row
     spaces = ns.split() if ns else row.ns
     if "(" not in name_or_sig:
-        twin = codegen.twin(row, name_or_sig)
+        twin = codegen.twin(row, name_or_sig, spaces)
         for space in spaces:
             _put(space, name_or_sig, twin)
             if row.inplace and space in ("torch", "Tensor", "F"):
