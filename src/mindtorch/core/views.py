@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from mindtorch.core import dtype as D
-from mindtorch.core import modes, overrides
+from mindtorch.core import modes, observe, overrides
 from mindtorch.core.dispatch import broadcast_error, cast_into, tensors_in
 from mindtorch.core.tape import Node, new_node
 from mindtorch.core.tensor import HeldCell, Leaf, Tensor, base_of, cell_of, new
@@ -96,7 +96,10 @@ def inplace(row: Any, args: tuple[Any, ...]) -> Any:
     check_writable(x, name, copy)
     if name not in UNCHECKED:
         check_overlap(x.a, tensors[1:], name)
-    pos, kwargs = row.as_call((shadow_of(x, copy), *args[1:]))
+    shadow = shadow_of(x, copy)
+    if observe.OBSERVERS:
+        observe.shadowed(shadow, x)
+    pos, kwargs = row.as_call((shadow, *args[1:]))
     r = row.fn(*pos, **kwargs)
     return assign(x, r, name)
 
@@ -120,6 +123,8 @@ def assign(x: Tensor, r: Tensor, name: str) -> Tensor:
     cell_of(x).bump()
     if modes.state.grad and (r.n is not None or x.n is not None):
         rebase(x, r.n)
+    if observe.OBSERVERS:
+        observe.wrote(x, r)
     return x
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from mindtorch.core import observe
 from mindtorch.core.errors import check
 from mindtorch.core.generator import default_generator, stream_for
-from mindtorch.core.tensor import Tensor, constant
+from mindtorch.core.tensor import Tensor, constant, wrap
 from mindtorch.engine.host import mt19937
 from mindtorch.engine.host import random as K
 from mindtorch.engine.host.quiet import quiet
@@ -21,6 +22,18 @@ _P = "dropout probability has to be between 0 and 1, but got "
 
 def _mask(x: Tensor, p: float, shape: tuple[int, ...] | None = None, scaled: bool = True) -> Tensor:
     """Noise in the dtype of ``x``: 1 / (1 - p) or 1 where kept, else 0; in memory order when of its shape."""
+    if observe.OBSERVERS and x.a.__class__ is np.ndarray and x.k.device.type == "cpu":
+        return _drawn(x, p, shape, scaled)  # whoever records a program has to see that numbers are drawn here
+    return _noise(x, p, shape, scaled)
+
+
+@op("_drawn(T input, float p, any shape, bool scaled)", ns="_C", half="native", grad={})
+def _drawn(a: np.ndarray, p: float, shape: tuple[int, ...] | None, scaled: bool) -> np.ndarray:
+    """The noise as an operation of its own: other numbers in every run."""
+    return _noise(wrap(a), p, shape, scaled).a
+
+
+def _noise(x: Tensor, p: float, shape: tuple[int, ...] | None, scaled: bool) -> Tensor:
     a = x.a
     keep = 1.0 - p
     noise = np.empty_like(a, subok=False) if shape is None else np.empty(shape, a.dtype)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mindtorch.core import observe
 from mindtorch.core.errors import check
 from mindtorch.core.tensor import Tensor, cell_of
 from mindtorch.engine.host import norm as K
@@ -129,7 +130,7 @@ def _ln_check(a: np.ndarray, shape: tuple[int, ...], w: np.ndarray | None, b: np
     ns="F",
     half="f32",
     node="NativeLayerNormBackward0",
-    grad=vjp(("input", "weight", "bias"), _ln_rule, bias=()),
+    grad=vjp(("input", "weight", "bias"), _ln_rule),
 )
 def layer_norm(
     a: np.ndarray, shape: tuple[int, ...], w: np.ndarray | None, b: np.ndarray | None, eps: float
@@ -317,6 +318,13 @@ def _update(running: Any, value: Tensor, momentum: float) -> None:
     """running = (1 - momentum) * running + momentum * value, in place and unrecorded."""
     if running is None:
         return
+    if observe.OBSERVERS:
+        observe.run(_UPDATE, _update_now, (running, value, momentum), {})
+    else:
+        _update_now(running, value, momentum)
+
+
+def _update_now(running: Tensor, value: Tensor, momentum: float) -> None:
     if running.k is value.k and running.k.ff and running.n is None:
         # straight on the memory: this runs twice in every forward
         a, f = running.a, running.k.np.type
@@ -326,6 +334,9 @@ def _update(running: Any, value: Tensor, momentum: float) -> None:
     else:
         new = value.detach().to(running.dtype)
         running.detach().mul_(1 - momentum).add_(new, alpha=momentum)
+
+
+_UPDATE = observe.Whole(_update_now)
 
 
 def _batch_norm(
