@@ -260,3 +260,15 @@ def test_names():
     assert canonical("Tensor", "__rsub__") == canonical("Torch", "sub") == canonical("Tensor", "sub_")
     assert canonical("NN", "BatchNorm2d") == canonical("Functional", "batch_norm")
     assert canonical("NN", "CrossEntropyLoss") == canonical("Functional", "cross_entropy")
+
+
+def test_masks_are_not_reported_as_infinite(tmp_path):
+    def body(t):
+        x = t.ones(3, 3).masked_fill(t.ones(3, 3).triu(1) > 0, float("-inf"))
+        return t.softmax(x, 1)
+
+    result = ts.api_dump_compare(record(torch, tmp_path / "a", body), record(mt, tmp_path / "b", body))
+    assert result.ok and result.nan == []
+    loud = record(mt, tmp_path / "c", lambda t: t.ones(2) / 0 + 1)
+    found = ts.api_dump_compare(loud, loud).nan
+    assert [o.call for o in found] == ["torch.Tensor.__truediv__(0)"] * 2

@@ -366,3 +366,24 @@ def test_troubleshooter_under_the_switch(tmp_path):
     done = subprocess.run([sys.executable, "-m", "mindtorch", str(script)], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "d" / "rank0" / "mindtorch_api_dump_info.csv").exists()
+
+
+@pytest.mark.parametrize("frame", list(FRAMES))
+def test_one_framework_is_enough(frame, tmp_path):
+    """With the other framework made unimportable: layers, dump and comparison."""
+    other, home = ("mindspore", "torch") if frame == "pytorch" else ("torch", "mindtorch.torch")
+    code = (
+        f"import sys; sys.modules[{other!r}] = None\n"
+        f"import {home} as torch\n"
+        "from mindtorch.tools import debug_layer_info, migrator as ts\n"
+        "net = torch.nn.Linear(2, 2)\n"
+        f"debug_layer_info(net, frame={frame!r}, file='layers.txt')\n"
+        "ts.api_dump_init(net, 'd', retain_backward=True, compare_statedict=True)\nts.api_dump_start()\n"
+        "net(torch.ones(1, 2)).sum().backward()\nts.api_dump_stop()\n"
+        "assert ts.api_dump_compare('d', 'd/').ok\n"
+        f"print({other!r} in sys.modules and sys.modules[{other!r}] is not None)"
+    )
+    done = python(code, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "False"
+    assert "[forward]" in (tmp_path / "layers.txt").read_text()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 from types import ModuleType
 from typing import Any
 
@@ -30,16 +29,6 @@ def load(frame: str) -> ModuleType:
         raise ImportError("frame='pytorch' needs PyTorch, which is not installed here: pip install torch") from e
     finally:
         switch.torch_pop()
-
-
-def loaded(frame: str) -> ModuleType | None:
-    """The ``torch`` module of a framework when the process has it already, else None."""
-    if frame == MINDTORCH:
-        return sys.modules.get("mindtorch.torch")
-    from mindtorch.cli import switch
-
-    real = switch.real_torch() or switch.away_torch()
-    return real if real is not None and hasattr(real, "Tensor") else None
 
 
 def is_module(obj: Any, frame: str) -> bool:

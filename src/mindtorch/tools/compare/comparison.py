@@ -11,9 +11,10 @@ from mindtorch import log
 from mindtorch.tools.compare import tables
 from mindtorch.tools.compare.align import Pair
 from mindtorch.tools.compare.measure import Measured, Tolerance
+from mindtorch.tools.compare.nan import NanOrigin, nan_origin
 from mindtorch.tools.compare.read import Entry, RankDump, Step, ranks
 from mindtorch.tools.compare.rows import StepRows
-from mindtorch.tools.compare.verdict import Divergence, Judge, NanOrigin, nan_origin
+from mindtorch.tools.compare.verdict import Divergence, Judge
 from mindtorch.tools.compare.weights import compare_weights
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mindtorch.tools.compare.measure import Measured, Tolerance, statistics_apart
-from mindtorch.tools.compare.read import Entry, RankDump, Step, Update
+from mindtorch.tools.compare.read import RankDump, Update
 from mindtorch.tools.compare.rows import Seen, StepRows, apart, how
 
 
@@ -389,45 +389,3 @@ def _dots(place: str) -> str:
 def _pair_text(x: list[float], y: list[float]) -> str:
     words = [f"{k} {p:.6g} and {q:.6g}" for k, p, q in zip(("max", "min", "mean", "norm"), x, y) if p != q]
     return "; ".join(words) or "equal statistics"
-
-
-@dataclass
-class NanOrigin:
-    """First call of a run that makes NaN or infinite numbers from finite ones."""
-
-    side: str
-    step: int
-    call: str
-    module: str
-    line: str
-
-    def text(self) -> str:
-        """One line."""
-        where = f", module {self.module}" if self.module else ""
-        return f"NaN or infinite numbers in {self.side} begin at {self.call}{where} (step {self.step}): {self.line}".replace("\n", " ")
-
-
-def nan_origin(dump: RankDump, steps: list[Step], side: str) -> NanOrigin | None:
-    """Where NaN begins, None when everything recorded is finite."""
-    for number, step in enumerate(steps):
-        for e in step.calls:
-            out = _not_finite(e, "output")
-            if out:
-                return NanOrigin(side, number, e.shown, e.module, (dump.stack(e) or [""])[0])
-        for e in sorted(step.calls, key=lambda e: e.order):
-            if any(_bad(d) for d in e.grads):
-                return NanOrigin(side, number, f"the gradient of {e.shown}", e.module, (dump.stack(e) or [""])[0])
-    return None
-
-
-def _not_finite(e: Entry, role: str) -> bool:
-    if any(place.startswith(role) for place in e.not_finite):
-        return True
-    return any(_bad(d) for d in e.outputs)
-
-
-def _bad(d: Any) -> bool:
-    if math.isnan(d.norm) and math.isnan(d.max) and math.isnan(d.min):
-        a = d.load()
-        return a is not None and a.dtype.kind == "f" and not bool((a - a == 0).all())
-    return not all(math.isfinite(x) for x in (d.max, d.min))
