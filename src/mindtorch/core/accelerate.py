@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch import log
-from mindtorch.core import modes
+from mindtorch.core import modes, observe
 from mindtorch.core.tensor import Tensor, loose_key
 from mindtorch.engine.mindspore import array as A
 from mindtorch.engine.mindspore import kernels
@@ -32,6 +32,12 @@ def put(a: np.ndarray, dev: Any) -> Any:
 
 def moved(a: Any, dev: Any) -> Any:
     """The values of ``a``, from wherever they are, on ``dev`` (the CPU or an accelerator)."""
+    if observe.RANGES:
+        return observe.within("transfer", f"to {dev.type}", None, _moved, a, dev)
+    return _moved(a, dev)
+
+
+def _moved(a: Any, dev: Any) -> Any:
     if a.__class__ is not DeviceArray:
         return A.put(a, dev)
     return A.host(a).copy("K") if dev.type == "cpu" else A.made(A.read(a), dev, a.dtype)

@@ -17,13 +17,14 @@ from mindtorch.core.codegen import is_part
 from mindtorch.core.device import accelerators
 from mindtorch.core.promote import result_type
 from mindtorch.core.signature import KW_ALIAS, Param, canonical, is_number
+from mindtorch.core.snapshot import watch
 from mindtorch.core.tape import Packed
 from mindtorch.core.tensor import (
     STAMP,
     Cell,
-    HeldCell,
     Leaf,
     Lost,
+    MarkedCell,
     Out,
     Parameter,
     Tensor,
@@ -53,8 +54,12 @@ def slow(row: Any, args: tuple[Any, ...]) -> Any:
     values = canonical(row.name, row.params, args)
     if autocast.state.enabled:
         values = autocast.cast(row.autocast, values)
-    tokens = [(o, o.before(row, values)) for o in observe.OBSERVERS]
-    out = _compute(row, values)
+    tokens = observe.before(row, values) if observe.OBSERVERS else []
+    try:
+        out = _compute(row, values)
+    except BaseException:
+        observe.failed(tokens)
+        raise
     for o, token in tokens:
         o.after(row, values, out, token)
     return out
@@ -67,19 +72,24 @@ def _composite(row: Any, args: tuple[Any, ...]) -> Any:
     values: Sequence[Any] = args
     if autocast.state.enabled and row.autocast is not None:
         values = autocast.cast(row.autocast, list(args))
-    tokens = [(o, o.before(row, values)) for o in observe.OBSERVERS]
-    if values is args:
-        out = row.impl(values)
-    else:
-        # One op: what it is made of must not be cast again.
-        old = autocast.set_state(False, autocast.state.dtype, autocast.state.cache)
-        try:
-            out = row.impl(values)
-        finally:
-            autocast.restore(old)
+    tokens = observe.before(row, values) if observe.OBSERVERS else []
+    try:
+        out = row.impl(values) if values is args else _uncast(row, values)
+    except BaseException:
+        observe.failed(tokens)
+        raise
     for o, token in tokens:
         o.after(row, values, out, token)
     return out
+
+
+def _uncast(row: Any, values: Sequence[Any]) -> Any:
+    """A composite that autocast treats as one op: what it is made of must not be cast again."""
+    old = autocast.set_state(False, autocast.state.dtype, autocast.state.cache)
+    try:
+        return row.impl(values)
+    finally:
+        autocast.restore(old)
 
 
 def _compute(row: Any, values: list[Any]) -> Any:
@@ -323,6 +333,8 @@ def _record(row: Any, outs: list[Any], values: Sequence[Any], seq: bool) -> None
         saved.append(counts)
     nd.s = tuple(saved)
     nd.q = STAMP()
+    for name in row.copied if not pack else ():
+        watch(nd, values[row.index[name]])
     _note_shapes(row, nd, outs, values)
     if getattr(modes.state, "anomaly", False):
         import traceback
@@ -336,6 +348,8 @@ def _meta_of(row: Any, name: str, values: Sequence[Any]) -> Any:
     """Shape or dtype of a parameter, for rules that name ``input_shape`` or ``input_dtype``."""
     param, what = name.rsplit("_", 1)
     v = values[row.index[param]]
+    if param in row.keeps:
+        return v
     if isinstance(v, list):
         return [t.a.shape if what == "shape" else t.k.dtype for t in v]
     if not isinstance(v, Tensor):
@@ -538,7 +552,8 @@ NS.update(
     new=new,
     Cell=Cell,
     Leaf=Leaf,
-    HeldCell=HeldCell,
+    MarkedCell=MarkedCell,
+    WATCH=watch,
     MADE=made_unrecorded,
     SAVABLE=check_savable,
     STAMP=STAMP,

@@ -211,6 +211,9 @@ def _own_layout(g: Tensor, t: Tensor) -> bool:
 class _Walk:
     """State of one backward pass; several may run at once, nested or in threads."""
 
+    watch = False
+    """Whether a tool wants to see every node run."""
+
     def __init__(self, keep: bool, create: bool, capture: dict[Any, int] | None, needed: set[Any] | None, store: bool):
         self.keep = keep
         self.create = create
@@ -253,7 +256,7 @@ class _Walk:
 
     def run(self) -> None:
         """Process nodes from the newest to the oldest, then write leaf gradients."""
-        heap, buf, keep, give = self.heap, self.buf, self.keep, self.give
+        heap, buf, keep, give, watch = self.heap, self.buf, self.keep, self.give, self.watch
         pop = heapq.heappop
         while heap:
             nd = pop(heap)[1]
@@ -265,7 +268,9 @@ class _Walk:
                 if not any(e is not None for e in nd.e):
                     continue
             extra = nd.__dict__
-            if extra:
+            if watch:
+                grads = observe.within("node", nd.name(), nd, self.call, nd, g, extra)
+            elif extra:
                 grads = self.call(nd, g, extra)
             else:
                 grads = nd.apply(g)
@@ -284,6 +289,9 @@ class _Walk:
             if r is not None:
                 gs = list(r) if isinstance(r, (tuple, list)) else [r]
         g = gs if nd.nout > 1 else gs[0]
+        for t in extra.get("kept", ()):
+            if t.v is not None and t.v.stamp > nd.q:
+                stale(nd, t.v, type_name(t.k.dtype), t.a.shape)
         trace = extra.get("trace")
         if trace is None:
             grads = nd.apply(g)
@@ -329,12 +337,21 @@ class _Walk:
                     if self.store:
                         _store(leaf, g, self.create)
             else:
-                _store(leaf, g, self.create)
                 after = leaf.__dict__.get("post_node")
+                if self.watch:
+                    # The gradient must have no other holder, or storing it would copy it: it travels in a list.
+                    box = [g]
+                    g = g if after else None
+                    observe.within("node", "torch::autograd::AccumulateGrad", leaf, self._store_boxed, leaf, box)
+                else:
+                    _store(leaf, g, self.create)
                 if after:
                     for hook in list(after.values()):
                         hook((), (g,))
             g = None
+
+    def _store_boxed(self, leaf: Leaf, box: list[Any]) -> None:
+        _store(leaf, box.pop(), self.create)
 
     def _leaf_hooks(self, leaf: Leaf, g: Tensor) -> Tensor:
         table = leaf.__dict__.get("h")
@@ -413,11 +430,14 @@ def run_backward(
     walk = _Walk(keep, create, capture, needed, accumulate)
     old = modes.set_grad(create)
     observe.state.walks += 1
+    tokens = observe.enter("backward", "backward", tensors) if observe.RANGES else []
+    walk.watch = bool(tokens) and observe.nodes_wanted()
     try:
         for t, g in zip(tensors, grads):
             walk.give(t.n, g)
         walk.run()
     finally:
+        observe.leave(tokens)
         observe.state.walks -= 1
         modes.set_grad(old)
     if inputs is None:
@@ -465,6 +485,27 @@ def make_roots(tensors: Sequence[Tensor], grads: Sequence[Any] | None) -> tuple[
         roots.append(t)
         out.append(g)
     return roots, out
+
+
+def relabel(result: Any, start: int, label: str, kept: list[Tensor]) -> None:
+    """Give nodes of ``result`` recorded after the stamp ``start`` the name ``label``; ``kept`` must not be written to."""
+    for t in result if isinstance(result, (tuple, list)) else (result,):
+        n = t.n if isinstance(t, Tensor) else None
+        nd = n.node if n.__class__ is Out else n
+        if not isinstance(nd, Node) or nd.q <= start:
+            continue
+        if kept:
+            nd.__dict__["kept"] = kept
+        if label and nd.label != label:
+            cls = nd.__class__
+            got = _RELABELLED.get((cls, label))
+            if got is None:
+                body = {"__slots__": (), "label": label, "__module__": "mindtorch"}
+                got = _RELABELLED[cls, label] = type(label, (cls,), body)
+            nd.__class__ = got
+
+
+_RELABELLED: dict[tuple[type[Node], str], type[Node]] = {}
 
 
 def new_node(cls: type[Node], edges: tuple[Any, ...], saved: tuple[Any, ...] = ()) -> Node:

@@ -17,6 +17,7 @@ from typing import Any
 
 import mindtorch.torch as torch
 from mindtorch import log
+from mindtorch.core import observe
 from mindtorch.engine.host.quiet import quiet
 
 from ._hooks import Handle
@@ -66,7 +67,11 @@ def _hooked(step: Callable) -> Callable:
         self._opt_called = True
         if _global_pre_hooks or self._optimizer_step_pre_hooks:
             self, *args = self._run_pre_hooks(args, kwargs)
-        out = step(self, *args, **kwargs)
+        if observe.RANGES:
+            name = f"Optimizer.step#{type(self).__name__}.step"
+            out = observe.within("optimizer", name, self, step, self, *args, **kwargs)
+        else:
+            out = step(self, *args, **kwargs)
         if _global_post_hooks or self._optimizer_step_post_hooks:
             for hook in (*self._optimizer_step_post_hooks.values(), *_global_post_hooks.values()):
                 hook(self, (self, *args), kwargs)
@@ -348,6 +353,13 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients (None), or with ``set_to_none=False`` fill them with zeros in place."""
+        if observe.RANGES:
+            name = f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"
+            observe.within("optimizer", name, self, self._zero_grad, set_to_none)
+        else:
+            self._zero_grad(set_to_none)
+
+    def _zero_grad(self, set_to_none: bool) -> None:
         for group in self.param_groups:
             for p in group["params"]:
                 grad = p.grad

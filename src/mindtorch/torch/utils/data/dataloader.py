@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import mindtorch.torch as torch
 from mindtorch import log
+from mindtorch.core import observe
 
 from ._utils.collate import default_collate as default_collate
 from ._utils.collate import default_convert as default_convert
@@ -225,6 +226,11 @@ class DataLoader(Generic[T_co]):
         return _MultiProcessingDataLoaderIter(self)
 
     def __iter__(self) -> _BaseDataLoaderIter:
+        if observe.RANGES:
+            return observe.within("loader", "DataLoader.__iter__", self, self._begin)
+        return self._begin()
+
+    def _begin(self) -> _BaseDataLoaderIter:
         if self.persistent_workers and self.num_workers > 0:
             if self._iterator is None:
                 self._iterator = self._get_iterator()
@@ -296,7 +302,11 @@ class _BaseDataLoaderIter:
         raise NotImplementedError(f"{type(self).__name__} must define _next_data")
 
     def __next__(self) -> Any:
-        data = self._next_data()
+        if observe.RANGES:
+            name = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
+            data = observe.within("data", name, self, self._next_data)
+        else:
+            data = self._next_data()
         self._num_yielded += 1
         if self._len_called is not None and self._num_yielded > self._len_called:
             self._warn_length()
