@@ -120,3 +120,45 @@ def test_report_reacts_in_a_browser(result, tmp_path):
         page.click("#values tbody tr")
         assert "line 12" in page.inner_text("#detail") and page.locator("#detail svg rect").count() > 0
         browser.close()
+
+
+ODD = """
+import torch
+from torch.utils.checkpoint import checkpoint
+torch.manual_seed(0)
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(6, 6), torch.nn.Linear(6, 1)
+    def forward(self, x):
+        x = checkpoint(self.a, x, use_reentrant=False)
+        return self.b(Double.apply(x).tanh())
+net = Net()
+optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+for step in range(9):
+    x = torch.randn(5, 6)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=step == 2):
+        loss = net(x).float().pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+    optimizer.step()
+    with torch.inference_mode():
+        net(x)
+    torch.func.grad(lambda v: (v**2).sum())(x)
+"""
+
+
+def test_checkpoints_autocast_functions_and_inference_mode(tmp_path):
+    """Nothing of these disturbs the recorder, and rounding to bfloat16 is not reported."""
+    (tmp_path / "train.py").write_text(ODD)
+    done = command(tmp_path, "verify", "--steps", 4, "train.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 of them on one side only" in done.stdout

@@ -63,14 +63,17 @@ def dtype_name(t: Any) -> str:
 def to_array(t: Any, copy: bool = False) -> np.ndarray:
     """A tensor's values; bfloat16 (which ``.npy`` files cannot say) becomes float32, nothing is recorded.
 
-    TypeError for tensors without values (meta).
+    TypeError for tensors without values (meta, and those inside ``torch.func`` transforms).
     """
     a = getattr(t, "a", None)
     if a is not None and isinstance(a, np.ndarray) and type(t).__module__.startswith("mindtorch"):
         if t.device.type == "meta":
             raise TypeError("a meta tensor has no values")
     else:
-        a = _from_pytorch(t)
+        try:
+            a = _from_pytorch(t)
+        except RuntimeError as e:  # inside torch.func transforms a tensor stands for several
+            raise TypeError(f"a tensor without values of its own: {e}") from e
     if a.dtype.kind == "V" or a.dtype.name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
         return a.astype(np.float32)
     return np.array(a, copy=True) if copy else a

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mindtorch.tools.compare.measure import Measured, Tolerance, statistics_apart
+from mindtorch.tools.compare.measure import HALF, Measured, Tolerance, statistics_apart
 from mindtorch.tools.compare.read import RankDump, Update
 from mindtorch.tools.compare.rows import Seen, StepRows, apart, how
 
@@ -74,6 +74,7 @@ class Judge:
     def _forward(self, number: int, rows: StepRows) -> Divergence | None:
         alone: list[Seen] = []
         for s in rows.calls:
+            self._widen(s)
             if not s.both:
                 alone.append(s)
                 continue
@@ -87,6 +88,15 @@ class Judge:
                 return self._upstream(number, rows, s, bad_in, alone)
             return self._here(number, s, bad_out)
         return None
+
+    def _widen(self, s: Seen) -> None:
+        """From the first value of few bits on, its rounding is in everything that follows, in float32 as well."""
+        for r in s.inputs + s.outputs:
+            for d in (r.a, r.b):
+                least = HALF.get(d.dtype) if d is not None else None
+                if least is not None and least[0] > self.tolerance.rtol:
+                    rtol, atol = max(least[0], self.tolerance.rtol), max(least[1], self.tolerance.atol)
+                    self.tolerance = replace(self.tolerance, rtol=rtol, atol=atol)
 
     def _drifted(self, s: Seen, inputs: bool) -> bool:
         """Whether a call differs a little, because weights whose gradient is rounding noise have drifted apart.
@@ -320,7 +330,9 @@ class Judge:
         size = max((a.grads[n][3] for n in shared if math.isfinite(a.grads[n][3])), default=0.0)
         noise = {n for n in shared if max(a.grads[n][3], b.grads[n][3]) < 1e-6 * size}
         self._noise |= noise | a.noisy | b.noisy
-        wrong = [n for n in shared if n not in noise and self._stats_apart(a.grads[n], b.grads[n])]
+        # Gradients of weights sum up the rounding of everything before them.
+        rtol = self.tolerance.rtol * (1 if self.tolerance.rtol < 5e-4 else 4)
+        wrong = [n for n in shared if n not in noise and self._stats_apart(a.grads[n], b.grads[n], rtol)]
         if wrong:
             return self._weight_gradient(number, rows, a, b, wrong, shared, noise)
         missing = sorted(set(a.grads) ^ set(b.grads))
@@ -328,7 +340,7 @@ class Judge:
             why = f"no gradient on one side: {', '.join(missing[:5])}"
             return self._plain(number, f"{a.name}.step", missing[0], "gradients", why, "a parameter is used, or trained, on one side only")
         for n in a.moved:
-            if n in b.moved and n not in noise and self._stats_apart(a.moved[n], b.moved[n], 1e-3):
+            if n in b.moved and n not in noise and self._stats_apart(a.moved[n], b.moved[n], 10 * self.tolerance.rtol):
                 why = f"{n} moved by {_pair_text(a.moved[n], b.moved[n])}"
                 text = "gradients agree, the step does not: settings, state or kind of the optimiser differ"
                 name = f"{a.name}.step" if a.name == b.name else f"{a.name}.step / {b.name}.step"

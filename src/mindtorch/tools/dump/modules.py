@@ -41,7 +41,7 @@ class ModuleHooks:
 
     def _enter(self, module: Any, args: Any) -> None:
         r = self.recorder
-        if not r.alive():
+        if not r.alive() or r.in_backward():
             return
         if not r.module_stack:
             r.root()

@@ -80,6 +80,7 @@ class MindtorchSide:
         self._local = threading.local()
         self._modules = ModuleHooks(recorder, torch)
         self._optimizers = OptimizerHooks(recorder, torch)
+        recorder.in_backward = lambda: observe.state.walks > 0
         observe.attach(self)
 
     def remove(self) -> None:

@@ -60,6 +60,9 @@ class PyTorchSide:
         self._mode = _mode_class(torch)(self._seen)
         self._modules = ModuleHooks(recorder, torch)
         self._optimizers = OptimizerHooks(recorder, torch)
+        graph = getattr(torch._C, "_current_graph_task_id", None)
+        if graph is not None:
+            recorder.in_backward = lambda: graph() != -1
         self._mode.__enter__()
 
     def remove(self) -> None:
@@ -114,9 +117,9 @@ class PyTorchSide:
     def _seen(self, func: Any, args: Any, kwargs: Any) -> Any:
         r = self.recorder
         name = self._name(func)
-        if name is None and func is self._backward and r.alive():
+        if func is self._backward and r.alive():
             r.loss(args[0])
-        if name is None or not r.alive():
+        if name is None or not r.alive() or r.in_backward():
             return func(*args, **kwargs)
         found = list(values.leaves(args)) + list(values.leaves(kwargs))
         if not found:

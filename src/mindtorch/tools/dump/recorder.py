@@ -78,6 +78,8 @@ class Recorder:
         self.files = DumpFiles(output_path, frame)
         self.settings = Settings()
         self.running = False
+        self.in_backward: Any = bool
+        """Tells whether a backward pass runs: what is called then (a checkpoint's second forward) is not the program's."""
         self.on_step: Any = None
         """Called after every step of an optimiser."""
         self.step = 0
@@ -99,6 +101,8 @@ class Recorder:
         self._weights: dict[str, tuple[Any, np.ndarray, Any]] = {}
         self._updates = 0
         self._walked = False
+        self.busy = False
+        """Whether the recorder itself is using tensors: what the framework is asked for then is not the program's."""
         self._makers: dict[int, tuple[Any, str]] = {}
         self._lock = threading.RLock()
         self._pid = os.getpid()
@@ -147,7 +151,7 @@ class Recorder:
 
     def alive(self) -> bool:
         """Whether this process is to record: the one that started, not a worker forked from it."""
-        return self.running and os.getpid() == self._pid
+        return self.running and not self.busy and os.getpid() == self._pid
 
     def root(self) -> None:
         """A module is called from outside all modules: in programs without an optimiser, a step begins behind a backward."""
@@ -341,7 +345,11 @@ class Recorder:
 
     # ------------------------------------------------------------------ values
     def _members(self, table: dict[str, Any]) -> dict[str, Any]:
-        return {k: self._brief(t) for k, t in table.items() if t is not None}
+        was, self.busy = self.busy, True
+        try:
+            return {k: self._brief(t) for k, t in table.items() if t is not None}
+        finally:
+            self.busy = was
 
     def _brief(self, t: Any) -> list[Any] | None:
         """Statistics of a weight or gradient, never remembered: kernels and optimisers write these without a new version."""
@@ -353,7 +361,10 @@ class Recorder:
     def _statistics(self, t: Any, a: np.ndarray) -> values.Stats:
         """Statistics of a tensor, computed once as long as it is not written to."""
         key = id(t)
-        version = getattr(t, "_version", None)
+        try:
+            version = t._version
+        except RuntimeError:  # tensors of inference mode have none, and may be written to all the same
+            return values.statistics(a)
         got = self._known.get(key)
         if got is not None and got[0]() is t and got[1] == version and got[2] == a.shape:
             return got[3]
@@ -367,10 +378,14 @@ class Recorder:
         """The values worth keeping, as they are now; ``copy`` when they are written later."""
         s = self.settings
         out = []
-        for label, x in found:
-            v = self._tensor(label, x, copy) if values.is_tensor(x) else None if s.filter_data else _number(label, x)
-            if v is not None:
-                out.append(v)
+        was, self.busy = self.busy, True
+        try:
+            for label, x in found:
+                v = self._tensor(label, x, copy) if values.is_tensor(x) else None if s.filter_data else _number(label, x)
+                if v is not None:
+                    out.append(v)
+        finally:
+            self.busy = was
         return out
 
     def _tensor(self, label: str, t: Any, copy: bool) -> Value | None:
