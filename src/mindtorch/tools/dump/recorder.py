@@ -199,7 +199,7 @@ class Recorder:
         frames = user_stack(self.settings.filter_stack, 3)
         inputs = list(inputs)
         call = Call(kind, name, count, path, frames, self.capture(inputs, copy=True), {}, owner, self._sources(inputs))
-        if owner is not None:
+        if owner is not None and self.settings.dump_type != "stack":
             call.weights = {"params": self._members(owner._parameters)}
         if not self.settings.overflow_check:
             self._stack_of(call)
@@ -217,7 +217,7 @@ class Recorder:
             if not any(v.stats and (v.stats.nan or v.stats.inf) for v in outs):
                 return
             self._stack_of(call)
-        if call.owner is not None and call.owner._buffers:
+        if call.owner is not None and call.owner._buffers and self.settings.dump_type != "stack":
             call.weights["buffers"] = self._members(call.owner._buffers)
         with self._lock:
             for role, found in (("input", call.inputs), ("output", outs)):
