@@ -128,9 +128,16 @@ def compute(row: Any, values: list[Any], dev: Any) -> Any:
             else:
                 _note(row.name, "accepted")
                 return _host(row, values, dev)
-    _note(row.name, "fallback")
-    _say(row.name, dev, why)
+    if not _nothing(values):
+        _note(row.name, "fallback")
+        _say(row.name, dev, why)
     return _host(row, values, dev)
+
+
+def _nothing(values: Sequence[Any]) -> bool:
+    """Whether all tensors are without elements: the host then finds a shape, and no values are copied."""
+    got = [t for v in values for t in (v if isinstance(v, (list, tuple)) else (v,)) if isinstance(t, Tensor)]
+    return bool(got) and not any(t.a.size for t in got)
 
 
 def brought(a: Any) -> Any:

@@ -5,17 +5,20 @@ See ``docs/add-an-op.md`` for the mini language. Registering a name twice in one
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
+import re
 import types
 from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mindtorch.core import autocast, codegen, modes, views
+from mindtorch.core import autocast, codegen, modes, tape, views
 from mindtorch.core.signature import Param, parse, to_ints
-from mindtorch.core.tensor import Size
+from mindtorch.core.tensor import STAMP, Size
 from mindtorch.engine.host.quiet import EXTOBJ
+from mindtorch.engine.mindspore import kernels as mindspore_kernels
 
 NS = modes.NS
 NS["INTS"] = to_ints
@@ -24,6 +27,7 @@ _uid = itertools.count()
 SPACES: dict[str, dict[str, Any]] = {}
 """namespace -> name -> public function (or property) of the table."""
 ROWS: list[Row] = []
+mindspore_kernels.ROWS = ROWS
 
 
 class Vjp:
@@ -51,7 +55,12 @@ def _no_derivative(name: str) -> Callable[..., Any]:
 
 
 class Row:
-    """One op. Everything derived from the signature is computed on first use."""
+    """One op. Everything derived from the signature is computed on first use.
+
+    ``node`` names the graph node and ``nodes`` names it by conditions on the arguments. ``keeps`` lists tensors of which the
+    derivative reads the shape alone and which PyTorch saves whole: written to since, they are an error there and here.
+    ``copied`` lists tensors of which PyTorch's steps save something computed: they may be written to (``core.snapshot``).
+    """
 
     def __init__(self, kind: str, sig: str, kernel: Callable[..., Any], options: dict[str, Any]) -> None:
         self.kind = kind
@@ -67,6 +76,8 @@ class Row:
         self.autocast = autocast.policy(self.name)
         self.node = options.pop("node", None)
         self.nodes: dict[str, str] = options.pop("nodes", {})
+        self.keeps = frozenset(options.pop("keeps", ()))
+        self.copied = tuple(options.pop("copied", ()))
         self.nondiff = frozenset(options.pop("nondiff", ()))
         self.note = options.pop("note", "")
         self.direct = options.pop("direct", None)
@@ -74,11 +85,13 @@ class Row:
         self._promo = options.pop("promote_params", None)
         seq = options.pop("structseq", None)
         self.structseq = _structseq(self.name, seq) if seq else None
+        if kind == "composite" and (self.node or self.keeps):
+            self.kernel = _one_step(kernel, self.node, self.keeps)
         if options:
             raise TypeError(f"row {self.name}: unknown options {sorted(options)}")
         self.uid = f"{next(_uid)}_{self.name}"
         self.doc = kernel.__doc__ if isinstance(kernel, types.FunctionType) else f"{self.name}: see torch.{self.name}."
-        self.label = self.node or _label(self.name)
+        self.label = self.node or _label(self.name if self.ns != ["special"] else f"special_{self.name}")
         self._nodes: dict[tuple[int, bool, str], type] = {}
         self._which: Any = None
         self._ready = False
@@ -182,9 +195,25 @@ class Row:
         return f"<row {self.sig}>"
 
 
+def _one_step(fn: Callable[..., Any], label: str | None, keeps: frozenset[str]) -> Callable[..., Any]:
+    """``fn``, of several recorded steps, as PyTorch's one step: its node's name, and tensors it saves whatever is read."""
+    where = [(i, n) for i, n in enumerate(inspect.signature(fn).parameters) if n in keeps]
+
+    @functools.wraps(fn)
+    def one(*args: Any, **kwargs: Any) -> Any:
+        start = STAMP()
+        r = fn(*args, **kwargs)
+        kept = [args[i] if i < len(args) else kwargs.get(n) for i, n in where]
+        tape.relabel(r, start, label or "", [t for t in kept if t is not None])
+        return r
+
+    return one
+
+
 def _label(name: str) -> str:
+    """PyTorch's spelling: a capital for the first letter of a word and for one after a digit (``Log1PBackward0``)."""
     words = name.strip("_").split("_")
-    return "".join(w[:1].upper() + w[1:] for w in words) + "Backward0"
+    return re.sub(r"\d[a-z]", lambda m: m[0].upper(), "".join(w[:1].upper() + w[1:] for w in words)) + "Backward0"
 
 
 def _structseq(name: str, fields: str) -> Any:

@@ -13,7 +13,11 @@ from typing import Any
 
 import numpy as np
 
-_FILES = ("pointwise", "shapes", "reductions", "network")
+_FILES = ("pointwise", "shapes", "reductions", "moves", "order", "network", "convolution", "pooling", "activations",
+          "normalising", "recurrent")  # fmt: skip
+ROWS: list[Any] = []
+"""The op table's rows, given by the op table itself (this room is below it)."""
+_HOST: dict[str, Callable[..., Any]] = {}
 _TABLE: dict[str, Callable[..., Any]] = {}
 _loaded = False
 
@@ -38,6 +42,13 @@ def kernel(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 def find(name: str) -> Callable[..., Any] | None:
     """The kernel of the row ``name``, None when it has none. Loads MindSpore on first use."""
     return table().get(name)
+
+
+def host(name: str) -> Callable[..., Any]:
+    """The host kernel of the row ``name``: it works out positions and weights from shapes, never from a tensor's values."""
+    if name not in _HOST:
+        _HOST.update((r.name, r.kernel) for r in ROWS if r.kind == "op")
+    return _HOST[name]
 
 
 def table() -> dict[str, Callable[..., Any]]:

@@ -42,9 +42,13 @@ def _not_empty(x: Any) -> None:
 def total(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     """Sum over dimensions."""
     x = _wide(x, dtype)
+    if not x.ndim:
+        return x
     d = dims(x, dim)
-    _not_empty(x)
-    return ops.reduce_sum(x, d, keepdim) if hasattr(ops, "reduce_sum") else ops.sum(x, d, keepdim) if d else x
+    if 0 in x.shape:
+        shape = tuple(1 if i in d else n for i, n in enumerate(x.shape) if keepdim or i not in d)
+        return mint.broadcast_to(ms.Tensor(0, x.dtype), shape)
+    return ops.ReduceSum(keepdim)(x, d)
 
 
 @kernel("mean")
@@ -64,31 +68,6 @@ def _prod(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> 
     _not_empty(x)
     d = dims(x, dim)
     return ops.ReduceProd(keepdim)(x, d) if d else x
-
-
-def _extreme(which: Any) -> Any:
-    def run(x: Any, dim: Any = (), keepdim: bool = False) -> Any:
-        _not_empty(x)
-        if x.dtype in (ms.bool_, ms.int8, ms.int16, ms.uint8) or "Complex" in str(x.dtype):
-            raise Unsupported(f"dtype {x.dtype}")
-        d = dims(x, dim)
-        return which(keepdim)(x, d) if d else x
-
-    return run
-
-
-kernel("amax")(_extreme(ops.ReduceMax))
-kernel("amin")(_extreme(ops.ReduceMin))
-
-
-@kernel("max_all")
-def _max_all(x: Any) -> Any:
-    return _extreme(ops.ReduceMax)(x)
-
-
-@kernel("min_all")
-def _min_all(x: Any) -> Any:
-    return _extreme(ops.ReduceMin)(x)
 
 
 def _truth(x: Any) -> Any:
@@ -219,26 +198,3 @@ def _cumprod(x: Any, dim: int, dtype: Any = None) -> Any:
     if not x.ndim or 0 in x.shape:
         raise Unsupported("cumprod of a scalar or of nothing")
     return ops.CumProd()(x, dim)
-
-
-# ------------------------------------------------------------------------------------------ which and order
-def _arg(which: Any) -> Any:
-    def run(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-        _not_empty(x)
-        if x.dtype not in (ms.float16, ms.float32):
-            raise Unsupported(f"dtype {x.dtype}")
-        flat = x.reshape((-1,)) if dim is None or not x.ndim else x
-        d = 0 if dim is None or not x.ndim else dim
-        i = which(d)(flat).astype(ms.int64)
-        if not x.ndim:
-            return i.reshape(())
-        if not keepdim:
-            return i
-        shape = (1,) * x.ndim if dim is None else tuple(1 if k == d % x.ndim else n for k, n in enumerate(x.shape))
-        return i.reshape(shape)
-
-    return run
-
-
-kernel("argmax")(_arg(lambda d: ops.Argmax(axis=d)))
-kernel("argmin")(_arg(lambda d: ops.Argmin(axis=d)))

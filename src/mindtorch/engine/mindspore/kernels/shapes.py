@@ -14,13 +14,16 @@ mint, ops = ms.mint, ms.ops
 
 
 def _common(ts: list[Any]) -> list[Any]:
-    if any(0 in t.shape for t in ts) or any(t.dtype != ts[0].dtype for t in ts):
-        raise Unsupported("empty parts, or parts of several dtypes")
+    if any(0 in t.shape for t in ts):
+        raise Unsupported("empty parts")
+    if len({str(t.dtype) for t in ts}) > 1:
+        raise Unsupported("parts of several dtypes")
     return ts
 
 
 @kernel("cat")
 def _cat(ts: list[Any], dim: int = 0) -> Any:
+    ts = [t for t in ts if 0 not in t.shape] or ts
     return ops.concat(_common(ts), dim) if len(ts) > 1 else ts[0]
 
 
@@ -76,15 +79,25 @@ def _index(i: Any, n: int) -> Any:
 
 @kernel("index_select")
 def _index_select(x: Any, dim: int, index: Any) -> Any:
-    if not x.ndim or 0 in x.shape or 0 in index.shape or str(x.dtype).startswith("Complex"):
-        raise Unsupported("index_select of this")
+    from mindtorch.engine.mindspore.kernels.moves import zeros_of
+
+    if not x.ndim:
+        return x
+    n = index.shape[0] if index.ndim else 1
+    if 0 in x.shape or not n:
+        return zeros_of(tuple(n if i == dim % x.ndim else k for i, k in enumerate(x.shape)), x.dtype)
     return ops.gather(x, _index(index, x.shape[dim]).reshape((-1,)), dim)
 
 
 @kernel("gather")
 def _gather(x: Any, dim: int, index: Any, sparse_grad: bool = False) -> Any:
-    if not x.ndim or not index.ndim or 0 in x.shape or 0 in index.shape:
-        raise Unsupported("gather of a scalar or of nothing")
+    if 0 in index.shape:
+        from mindtorch.engine.mindspore.kernels.moves import zeros_of
+
+        return zeros_of(index.shape, x.dtype)
+    if not x.ndim or not index.ndim:
+        shape = tuple(index.shape)
+        return ops.gather_elements(x.reshape((-1,)), 0, index.astype(ms.int64).reshape((-1,))).reshape(shape)
     return ops.gather_elements(x, dim, index.astype(ms.int64))
 
 
@@ -97,8 +110,12 @@ def _embedding_rows(weight: Any, indices: Any, *rest: Any) -> Any:
 
 @kernel("scatter_add")
 def _scatter_add(x: Any, dim: int, index: Any, src: Any) -> Any:
-    if not x.ndim or 0 in index.shape or x.dtype == ms.bool_:
-        raise Unsupported("scatter of a scalar or of nothing")
+    if 0 in index.shape:
+        return x
+    if x.dtype == ms.bool_:
+        raise Unsupported("truth values")
+    if not x.ndim:
+        return mint.add(x, src.reshape(()))
     if tuple(index.shape) != tuple(src.shape):
         src = src[tuple(slice(0, n) for n in index.shape)]
     return ops.tensor_scatter_elements(x, index.astype(ms.int64), src, dim, "add")
@@ -106,9 +123,15 @@ def _scatter_add(x: Any, dim: int, index: Any, src: Any) -> Any:
 
 @kernel("index_add")
 def _index_add(x: Any, dim: int, index: Any, source: Any, alpha: Any = 1) -> Any:
-    if not x.ndim or not source.ndim or 0 in source.shape or x.dtype == ms.bool_:
-        raise Unsupported("index_add of a scalar or of nothing")
+    if 0 in source.shape:
+        return x
+    if x.dtype == ms.bool_:
+        raise Unsupported("truth values")
     src = source if alpha == 1 else mint.mul(source, beside(alpha, source))
+    if not x.ndim or not source.ndim:
+        if x.ndim:
+            return _index_add(x, dim, index.reshape((1,)), src.reshape((1,)))
+        return mint.add(x, total(src))
     shape = [1] * x.ndim
     shape[dim] = -1
     at = mint.broadcast_to(index.astype(ms.int64).reshape(tuple(shape)), src.shape)
@@ -123,25 +146,8 @@ def _one_hot(t: Any, classes: int = -1) -> Any:
     return mint.equal(t.astype(ms.int64).reshape((*t.shape, 1)), rows).astype(ms.int64)
 
 
-@kernel("pad_constant")
-def _pad_constant(x: Any, pads: Any, value: Any) -> Any:
-    if any(p < 0 for p in pads) or 0 in x.shape or x.dtype == ms.bool_ or str(x.dtype).startswith(("Complex", "BFloat")):
-        raise Unsupported("cropping, or padding of this")
-    pairs = [(0, 0)] * (x.ndim - len(pads) // 2) + [(pads[i], pads[i + 1]) for i in range(len(pads) - 2, -1, -2)]
-    v = beside(0 if value is None else value, x).astype(x.dtype)
-    for d, (before, after) in enumerate(pairs):
-        parts = []
-        for n in (before, after):
-            shape = tuple(n if k == d else m for k, m in enumerate(x.shape))
-            parts.append(mint.broadcast_to(v, shape) if n else None)
-        if parts[0] is not None or parts[1] is not None:
-            x = ops.concat([p for p in (parts[0], x, parts[1]) if p is not None], d)
-    return x
 
 
-@kernel("_slice_backward")
-def _slice_backward(*args: Any) -> Any:
-    raise Unsupported("strided placement")
 
 
 @kernel("embedding_dense_backward")
