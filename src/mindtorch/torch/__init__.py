@@ -34,7 +34,7 @@ int = _dtype.int32  # noqa: A001
 _SUBMODULES = {
     "amp", "autograd", "backends", "cpu", "cuda", "distributed", "distributions", "fft", "func", "hub", "jit", "linalg", "multiprocessing",
     "masked", "nn", "optim", "overrides", "random", "serialization", "signal", "special", "storage", "testing", "types", "utils", "version",
-    "__future__", "_utils", "accelerator", "compiler", "futures", "npu", "onnx", "return_types", "sparse",
+    "__future__", "_utils", "accelerator", "compiler", "futures", "npu", "onnx", "profiler", "return_types", "sparse",
 }  # fmt: skip
 _FROM = {
     "save": "serialization", "load": "serialization", "UntypedStorage": "storage", "TypedStorage": "storage",

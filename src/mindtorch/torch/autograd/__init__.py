@@ -31,8 +31,8 @@ class Variable(metaclass=_VariableMeta):
 
 
 def __getattr__(name: str) -> Any:
-    if name == "functional":
-        return importlib.import_module(f"{__name__}.functional")
+    if name in ("functional", "profiler"):
+        return importlib.import_module(f"{__name__}.{name}")
     if name in ("gradcheck", "gradgradcheck"):
         mod = importlib.import_module(f"{__name__}.gradcheck")
         globals()["gradcheck"], globals()["gradgradcheck"] = mod.gradcheck, mod.gradgradcheck
