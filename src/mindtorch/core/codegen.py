@@ -282,7 +282,7 @@ def compile_inplace(row: Any) -> Any:
         f"        if ({recorded}) and (GRAD or grad_on()): break",
         f"        _a = {x}.a; _v = {x}.v",
         f"        if _v is None: _v = {x}.v = Cell(_a)",
-        f"        elif _v.__class__ is not Cell and (GRAD or _v.__class__ is HeldCell) or 0 in _a.strides{other}: break",
+        f"        elif _v.__class__ is not Cell and (GRAD or _v.__class__ is not MarkedCell) or 0 in _a.strides{other}: break",
         *_write(row, uid, direct, read),
         "    except Exception: break",
         "    _v.bump()",
@@ -449,6 +449,7 @@ def _record(row: Any, nums: frozenset[str]) -> list[str]:
             out.append("        for _u in _s:")
             out.append("            if _u is not None and _u != _r.shape: _n.m = _s")
     out.append("        _n.q = STAMP(); _t.n = _n")
+    out += [f"        WATCH(_n, {name})" for name in row.copied]
     return out
 
 
@@ -471,6 +472,8 @@ def _meta_text(row: Any, name: str, nums: frozenset[str]) -> str:
     """Source for ``input_shape`` / ``input_dtype`` of a parameter: saved without keeping the tensor."""
     param, what = name.rsplit("_", 1)
     p = row.params[row.index[param]]
+    if param in row.keeps:
+        return param
     if p.type == "TL":
         return f"[_u.{'a.shape' if what == 'shape' else 'k.dtype'} for _u in {param}]"
     if param in nums and p.type == "TN":
@@ -502,6 +505,8 @@ def _unpacked(row: Any) -> dict[str, str]:
             v = f"[CHECK(nd, x) for x in {v}]"
         elif kind in ("T", "T?", "TN", "TN?"):
             v = f"CHECK(nd, {v})"
+        elif name.endswith("_shape") and name[:-6] in row.keeps:
+            v = f"CHECK(nd, {v}).a.shape"
         where[name] = v
     return where
 

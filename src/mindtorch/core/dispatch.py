@@ -17,7 +17,7 @@ from mindtorch.core.codegen import is_part
 from mindtorch.core.device import accelerators
 from mindtorch.core.promote import result_type
 from mindtorch.core.signature import KW_ALIAS, Param, canonical, is_number
-from mindtorch.core.snapshot import watch
+from mindtorch.core.snapshot import watch, watch_parts
 from mindtorch.core.tape import Packed
 from mindtorch.core.tensor import (
     STAMP,
@@ -264,6 +264,8 @@ def finish(row: Any, r: Any, values: Sequence[Any], meta: bool = False) -> Any:
         _record(row, outs, values, multi)
     if not multi:
         return outs[0]
+    if row.kind == "view" and outs and outs[0].n is not None:
+        watch_parts(outs[0])
     if row.structseq is not None:
         return row.structseq(*outs)
     return type(r)(outs)

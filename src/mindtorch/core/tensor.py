@@ -99,7 +99,7 @@ def key_of(d: _dtype.dtype, dev: _device.device = _device.cpu) -> Key:
 class Cell:
     """What views of one memory share: how often it was written to, when last, and the array that owns it."""
 
-    __slots__ = ("root", "stamp", "stamps", "ver")
+    __slots__ = ("readers", "root", "stamp", "stamps", "ver")
 
     def __init__(self, root: np.ndarray) -> None:
         self.root = root
@@ -127,6 +127,12 @@ class HeldCell(Cell):
 
 class MarkedCell(Cell):
     """Cell of memory some view of which was made unrecorded: fast in-place paths leave it to the slow one, which looks."""
+
+    __slots__ = ()
+
+
+class WatchedCell(Cell):
+    """Cell of memory that backward will read although it may be written to: see ``core.snapshot``."""
 
     __slots__ = ()
 

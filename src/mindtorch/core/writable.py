@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core import modes
-from mindtorch.core.tensor import Cell, HeldCell, Leaf, Lost, Tensor, base_of, check_inference_write
+from mindtorch.core.snapshot import snapshot
+from mindtorch.core.tensor import Cell, HeldCell, Leaf, Lost, Tensor, WatchedCell, base_of, check_inference_write
 
 _LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
 _VIEW = "a view of a leaf Variable that requires grad is being used in an in-place operation."
@@ -38,6 +39,8 @@ def check_writable(x: Tensor, name: str, needs: bool = False) -> None:
     """Refuse writes that PyTorch refuses. ``needs``: what is written carries a gradient."""
     if x.v.__class__ is HeldCell:
         check_inference_write()
+    elif x.v.__class__ is WatchedCell:
+        snapshot(x.v)
     if modes.state.grad:
         _check_history(x, name, needs)
     a = x.a

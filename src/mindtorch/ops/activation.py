@@ -549,7 +549,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return _prelu(input, weight.reshape(shape))
 
 
-@composite("glu(T input, int dim=-1)", ns="F")
+@composite("glu(T input, int dim=-1)", ns="F", node="GluBackward0")
 def glu(input: Tensor, dim: int) -> Tensor:
     """First half along dim times the sigmoid of the second half. RuntimeError for an odd size."""
     check(input.ndim > 0, RuntimeError, "glu does not support 0-dimensional tensors")

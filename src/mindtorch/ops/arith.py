@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mindtorch.core import tape
 from mindtorch.core.errors import check
 from mindtorch.core.observe import whole
 from mindtorch.engine.host.multiply_add import F4, F8, axpy, axpy64, axpy_into
@@ -119,8 +120,8 @@ def _true_div(a: np.ndarray, b: np.ndarray) -> Any:
     "_mode_div(T input, TN other, str rounding_mode)",
     promote="same",
     ns="_C",
-    node="DivBackward1",
-    grad={"input": lambda g: g * 0, "other": lambda g: g * 0},
+    node="DivBackward2",
+    grad={"input": lambda g, other: g * 0, "other": lambda g, input: g * 0},
 )
 def _mode_div(a: np.ndarray, b: np.ndarray, rounding_mode: str) -> Any:
     check(
@@ -158,8 +159,16 @@ alias("negative", "neg")
 def rsub(input: Any, other: Any, alpha: Any = 1) -> Any:
     """``other - alpha * input``."""
     if isinstance(other, (bool, int, float, complex)):
-        return add(input * -alpha if alpha != 1 else -input, other) if input.k.cat else _bool_rsub(input, other)
-    return sub(other, input, alpha=alpha)
+        if not input.k.cat:
+            _bool_rsub(input, other)
+        r = add(input * -alpha if alpha != 1 else -input, other)
+        if r.n is not None:
+            tape.relabel(r, 0, "RsubBackward1", [])
+        return r
+    r = sub(other, input, alpha=alpha)
+    if r.n is not None:
+        tape.relabel(r, 0, "RsubBackward0", [])
+    return r
 
 
 def _bool_rsub(x: Any, other: Any) -> Any:

@@ -9,7 +9,9 @@ import numpy as np
 
 from mindtorch.core.errors import check
 from mindtorch.core.observe import whole
-from mindtorch.core.tensor import Tensor, constant
+from mindtorch.core.snapshot import watch
+from mindtorch.core.tape import relabel
+from mindtorch.core.tensor import STAMP, Tensor, cell_of, constant, wrap
 from mindtorch.ops import softmax
 from mindtorch.ops.linear import linear
 from mindtorch.ops.table import SPACES, composite, put
@@ -105,7 +107,12 @@ def scaled_dot_product_attention(
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
         value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
+    flash = query.ndim == 4 and dropout_p == 0.0 and value.shape[-1] == query.shape[-1]
+    flash = flash and (attn_mask is None or attn_mask.n is None)
+    start = STAMP()
     scores = (query * factor) @ key.transpose(-2, -1)
+    if scores.n is not None and not flash:
+        watch(scores.grad_fn, key)  # PyTorch multiplies the key too, and saves the product
     if is_causal:
         scores = scores.masked_fill(causal_block(query.shape[-2], key.shape[-2]), -math.inf)
     elif attn_mask is not None:
@@ -116,7 +123,17 @@ def scaled_dot_product_attention(
     weights = _attend(scores, attn_mask is not None)
     if dropout_p > 0.0:
         weights = _dropout(weights, dropout_p)
-    return weights @ value
+    out = weights @ value
+    if flash and out.n is not None:
+        _name_flash(out, start, [query, key, value])
+    return out
+
+
+def _name_flash(out: Tensor, start: int, kept: list[Tensor]) -> None:
+    """Make the last node pass for PyTorch's fused one: its name, and the tensors (result included) that it saves."""
+    seen = wrap(out.a)  # not the result itself, which holds the node
+    seen.v = cell_of(out)
+    relabel(out, start, "ScaledDotProductFlashAttentionForCpuBackward0", [*kept, seen])
 
 
 # ---------------------------------------------------------------------- multi-head attention

@@ -23,7 +23,8 @@ def _copy_of(sig: str, shown: Callable[..., Any]) -> Any:
 
     name = sig.partition("(")[0]
     copy.__doc__ = f"What ``{name.removesuffix('_copy')}`` returns, copied: writes to the result do not reach the input."
-    return composite(sig, ns="torch", out=True)(copy)
+    node = "".join(w.capitalize() for w in name.removesuffix("_copy").split("_")) + "Backward0_copy"
+    return composite(sig, ns="torch", out=True, node=node)(copy)
 
 
 def _expand(input: Any, size: Any, implicit: bool) -> Any:

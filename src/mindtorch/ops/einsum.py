@@ -123,6 +123,8 @@ def _pair_grad(g: Tensor, needs: Sequence[bool], x: Tensor, y: Tensor, spec: str
 
 @op(
     "_einsum_pair(T x, T y, str spec)",
+    node="ViewBackward0",
+    nodes={"set(spec.partition('->')[0]) <= {',', *spec.partition('->')[2]}": "MulBackward0"},
     half="f32",
     ns="_C",
     grad=vjp(("x", "y"), lambda g, needs, x, y, spec: _pair_grad(g, needs, x, y, spec)),

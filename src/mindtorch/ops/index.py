@@ -31,6 +31,7 @@ index_select = op(
 @op(
     "gather(T input, dim dim, T index, *, bool sparse_grad=False)",
     out=True,
+    keeps=("input",),
     grad=dict(input=lambda g, input_shape, dim, index: g.new_zeros(input_shape).scatter_add(dim, index, g)),
 )
 def gather(a: np.ndarray, dim: int, index: np.ndarray, sparse_grad: bool = False) -> np.ndarray:
@@ -43,6 +44,7 @@ def gather(a: np.ndarray, dim: int, index: np.ndarray, sparse_grad: bool = False
 take = op(
     "take(T input, T index)",
     out=True,
+    keeps=("input",),
     grad=dict(input=lambda g, input_shape, index: g.new_zeros(input_shape).put(index, g, accumulate=True)),
 )(K.take)
 
@@ -78,6 +80,7 @@ def _masked_select_grad(g: Tensor, input_shape: tuple[int, ...], mask: Tensor) -
 masked_select = op(
     "masked_select(T input, T mask)",
     out=True,
+    keeps=("input",),
     grad=dict(input=lambda g, input_shape, mask: _masked_select_grad(g, input_shape, mask)),
 )(K.masked_select)
 _nonzero = op("_nonzero(T input)", ns="_C")(K.nonzero)
@@ -250,6 +253,7 @@ def _slice_grad(g: Tensor, dim: int, index: Tensor, shape: tuple[int, ...]) -> T
 
 index_add = op(
     "index_add(T input, dim dim, T index, T source, *, N alpha=1)",
+    keeps=("source",),
     inplace=True,
     out=True,
     grad=dict(
@@ -259,6 +263,7 @@ index_add = op(
 )(K.index_add)
 index_copy = op(
     "index_copy(T input, dim dim, T index, T source)",
+    keeps=("source",),
     inplace=True,
     out=True,
     grad=dict(
@@ -279,6 +284,7 @@ def _once(index: Tensor, g: Tensor, dim: int) -> Tensor:
 
 index_fill = op(
     "index_fill(T input, dim dim, T index, TN value)",
+    nodes={"not isinstance(value, (int, float, complex))": "IndexFillBackward1"},
     promote="same",
     promote_params=("input",),
     half="native",
@@ -383,6 +389,7 @@ def index_put_(input: Tensor, indices: Any, values: Tensor, accumulate: bool = F
 
 put_ = op(
     "put(T input, T index, T source, bool accumulate=False)",
+    keeps=("source",),
     inplace=True,
     grad=dict(
         input=lambda g, index, accumulate: g if accumulate else g.put(index, g.new_zeros(index.shape)),
@@ -391,6 +398,7 @@ put_ = op(
 )(K.put)
 masked_fill = op(
     "masked_fill(T input, T mask, TN value)",
+    nodes={"not isinstance(value, (int, float, complex))": "MaskedFillBackward1"},
     promote="same",
     promote_params=("input",),
     half="native",

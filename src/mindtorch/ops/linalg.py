@@ -227,7 +227,10 @@ def _combine(input: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
     return (input if beta == 1 else input * beta) + product
 
 
-@composite("addr(T input, T vec1, T vec2, *, N beta=1, N alpha=1)", inplace=True, out=True)
+@composite(
+    "addr(T input, T vec1, T vec2, *, N beta=1, N alpha=1)",
+    inplace=True, out=True, node="AddrBackward0",
+)
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta * input + alpha * outer(vec1, vec2)``."""
     product = outer(vec1, vec2)
@@ -302,7 +305,7 @@ def _order(shapes: list[int]) -> list[list[int]]:
     return split
 
 
-@composite("multi_dot(TL tensors)", ns="linalg", out=True)
+@composite("multi_dot(TL tensors)", ns="linalg", out=True, node="ViewBackward0")
 def multi_dot(tensors: Any) -> Tensor:
     """Product of a chain of matrices in the cheapest order; first and last may be vectors."""
     ts = list(tensors)
@@ -351,6 +354,7 @@ _euclid = op(
 @composite(
     "cdist(T x1, T x2, float p=2.0, any compute_mode='use_mm_for_euclid_dist_if_necessary')",
     ns="torch",
+    node="CdistBackward0", keeps=("x1", "x2"),
 )
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """p-norm distances between the rows of ``x1`` (…, P, M) and ``x2`` (…, R, M)."""
@@ -370,7 +374,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = "use_mm_fo
     return vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), float(p), (-1,))
 
 
-@composite("pdist(T input, float p=2.0)", ns="torch F")
+@composite("pdist(T input, float p=2.0)", ns="torch F", node="PdistBackward0", keeps=("input",))
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """p-norm distances between all pairs of rows, in the order (0,1), (0,2), ..."""
     check(input.a.ndim == 2, RuntimeError, f"pdist only supports 2D tensors, got: {input.a.ndim}D")
@@ -398,7 +402,9 @@ def cross(input: Tensor, other: Tensor, dim: Any = None) -> Tensor:
     return linalg_cross(input, other, dim=dim)
 
 
-@composite("cross(T input, T other, *, any dim=-1)", ns="linalg", out=True)
+@composite(
+    "cross(T input, T other, *, any dim=-1)", ns="linalg", out=True, node="LinalgCrossBackward0", keeps=("input", "other")
+)
 def linalg_cross(input: Tensor, other: Tensor, *, dim: Any = -1) -> Tensor:
     """Cross product along ``dim``, with broadcasting."""
     check(
@@ -426,7 +432,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: Any = -1) -> Tensor:
     return (_c(x) * y).sum(to_int(dim))
 
 
-@composite("trace(T input)")
+@composite("trace(T input)", node="TraceBackward0")
 def trace(input: Tensor) -> Tensor:
     """Sum of the diagonal of a matrix."""
     check(input.a.ndim == 2, RuntimeError, f"trace: expected a matrix, but got tensor with dim {input.a.ndim}")

@@ -152,6 +152,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803
     ns="torch",
     out=True,
     structseq="P L U",
+    node="LuUnpackBackward0",
 )
 def lu_unpack(
     LU_data: Tensor,  # noqa: N803
@@ -178,7 +179,7 @@ def lu_unpack(
     return lu_unpack.row.structseq(p, low, up)
 
 
-@composite("lu(T A, *, bool pivot=True)", ns="linalg", out=True, structseq="P L U")
+@composite("lu(T A, *, bool pivot=True)", node="LinalgLuBackward0", ns="linalg", out=True, structseq="P L U")
 def linalg_lu(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803
     """A = P L U."""
     lu, piv, _ = _lu_factor(A, pivot)
@@ -232,7 +233,7 @@ def linalg_cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
     return low
 
 
-@composite("cholesky(T input, bool upper=False)", out=True)
+@composite("cholesky(T input, bool upper=False)", node="CholeskyBackward0", out=True)
 def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """Cholesky factor. LinAlgError when not positive definite."""
     low, info = _cholesky(input, upper)
@@ -328,7 +329,7 @@ def eigvalsh(A: Tensor, UPLO: Any = "L") -> Tensor:  # noqa: N803
     return _eigh(A, UPLO)[0]
 
 
-def _eig_grad(g: Any, out: Any, A: Tensor) -> Tensor:  # noqa: N803
+def _eig_grad(g: Any, out: Any, dtype: Any) -> Tensor:
     from mindtorch.ops.linalg_solve import linalg_solve
 
     (gw, gv), (w, v) = g, out
@@ -342,10 +343,10 @@ def _eig_grad(g: Any, out: Any, A: Tensor) -> Tensor:  # noqa: N803
         if gw is not None:
             mid = mid + gw.diag_embed()
         r = linalg_solve(vh, matmul(mid, vh))
-    return r if A.dtype.is_complex else r.real
+    return r if dtype.is_complex else r.real
 
 
-_eig = op("linalg_eig(T A)", ns="_C", grad={"A": lambda g, out, A: _eig_grad(g, out, A)})(K.eig)
+_eig = op("linalg_eig(T A)", ns="_C", grad={"A": lambda g, out, A_dtype: _eig_grad(g, out, A_dtype)})(K.eig)
 
 
 @composite("eig(T A)", ns="linalg", out=True, structseq="eigenvalues eigenvectors")
@@ -488,7 +489,10 @@ def _vectors(a: Tensor) -> Tensor:
     return a.tril(-1) + constant(np.eye(m, k, dtype=a.a.dtype))
 
 
-@composite("householder_product(T input, T tau)", ns="linalg", out=True)
+@composite(
+    "householder_product(T input, T tau)",
+    ns="linalg", out=True, node="LinalgHouseholderProductBackward0", keeps=("input",),
+)
 def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     """First columns of the product of the Householder reflectors stored in ``input`` and ``tau``."""
     m, n = input.shape[-2:]
@@ -517,7 +521,10 @@ def orgqr(input: Tensor, input2: Tensor) -> Tensor:
     return householder_product(input, input2)
 
 
-@composite("ormqr(T input, T tau, T other, bool left=True, bool transpose=False)", out=True)
+@composite(
+    "ormqr(T input, T tau, T other, bool left=True, bool transpose=False)",
+    out=True, node="OrmqrBackward0", keeps=("input", "tau", "other"),
+)
 def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
     """Product of ``other`` with the Q (or Q^H) of the reflectors in ``input`` and ``tau``."""
     if not left:

@@ -43,7 +43,8 @@ _solve = op(
     "_linalg_solve_ex(T A, T B, bool left)",
     ns="_C",
     nondiff=(1,),
-    grad=vjp(("A", "B"), lambda g, needs, out, A, B, left: _solve_grad(g, needs, out, A, B, left)),
+    grad=vjp(("A", "B"), lambda g, needs, out, A, B, left: _solve_grad(g, needs, out, A, B, left), B=()),
+    node="LinalgSolveExBackward0",
 )(K.solve)
 
 
@@ -59,8 +60,7 @@ def _solve_any(A: Tensor, B: Tensor, left: bool) -> tuple[Tensor, Tensor]:  # no
 
 
 @composite(
-    "solve_ex(T A, T B, *, bool left=True, bool check_errors=False)", ns="linalg", out=True, structseq="result info"
-)
+    "solve_ex(T A, T B, *, bool left=True, bool check_errors=False)", ns="linalg", out=True, structseq="result info", node="LinalgSolveExBackward0")
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:  # noqa: N803
     """Solution of ``A X = B`` (``X A = B``), and info."""
     x, info = _solve_any(A, B, left)
@@ -69,7 +69,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     return solve_ex.row.structseq(x, info)
 
 
-@composite("solve(T A, T B, *, bool left=True)", ns="linalg", out=True)
+@composite("solve(T A, T B, *, bool left=True)", ns="linalg", out=True, node="LinalgSolveExBackward0")
 def linalg_solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:  # noqa: N803
     """Solution of ``A X = B`` (``X A = B``). LinAlgError when A is singular."""
     x, info = _solve_any(A, B, left)
@@ -102,6 +102,7 @@ _triangular = op(
     grad=vjp(
         ("A", "B"),
         lambda g, needs, out, A, B, upper, left, unit: _triangular_grad(g, needs, out, A, B, upper, left, unit),
+        B=(),
     ),
 )(K.solve_triangular)
 
@@ -125,6 +126,7 @@ def solve_triangular(
     "triangular_solve(T b, T A, bool upper=True, bool transpose=False, bool unitriangular=False)",
     out=True,
     structseq="solution cloned_coefficient",
+    node="TriangularSolveBackward0",
 )
 def triangular_solve(
     b: Tensor,
@@ -186,7 +188,13 @@ def cholesky_inverse(low: np.ndarray, upper: bool = False) -> np.ndarray:
     return K.solve_triangular(adjoint, K.solve_triangular(low, eye, False, True, False), True, True, False)
 
 
-@composite("lu_solve(T LU, T pivots, T B, *, bool left=True, bool adjoint=False)", ns="linalg", out=True)
+@composite(
+    "lu_solve(T LU, T pivots, T B, *, bool left=True, bool adjoint=False)",
+    ns="linalg",
+    out=True,
+    node="LinalgLuSolveBackward0",
+    keeps=("LU",),
+)
 def linalg_lu_solve(
     LU: Tensor,  # noqa: N803
     pivots: Tensor,

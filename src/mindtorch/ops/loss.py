@@ -161,6 +161,7 @@ def _huber(d: Tensor, delta: float) -> Tensor:
     "smooth_l1_loss(T input, T target, bool? size_average=None, bool? reduce=None, str reduction='mean', "
     "float beta=1.0)",
     ns="F",
+    node="SmoothL1LossBackward0", keeps=("input", "target"),
 )
 def smooth_l1_loss(
     input: Tensor, target: Tensor, size_average: Any, reduce: Any, reduction: str, beta: float
@@ -182,6 +183,7 @@ def smooth_l1_loss(
 @composite(
     "huber_loss(T input, T target, str reduction='mean', float delta=1.0, T? weight=None)",
     ns="F",
+    node="HuberLossBackward0", keeps=("input", "target"),
 )
 def huber_loss(input: Tensor, target: Tensor, reduction: str, delta: float, weight: Any) -> Tensor:
     """0.5 d^2 below delta, delta * (|d| - 0.5 delta) above."""
@@ -220,6 +222,7 @@ def _bce(a: np.ndarray, t: np.ndarray) -> Any:
     "binary_cross_entropy(T input, T target, T? weight=None, bool? size_average=None, bool? reduce=None, "
     "str reduction='mean')",
     ns="F",
+    node="BinaryCrossEntropyBackward0",
 )
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Any, size_average: Any, reduce: Any, reduction: str
@@ -240,6 +243,7 @@ def binary_cross_entropy(
     "binary_cross_entropy_with_logits(T input, T target, T? weight=None, bool? size_average=None, bool? reduce=None, "
     "str reduction='mean', T? pos_weight=None)",
     ns="F",
+    node="BinaryCrossEntropyWithLogitsBackward0", keeps=("target",),
 )
 def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight: Any, size_average: Any, reduce: Any, reduction: str, pos_weight: Any

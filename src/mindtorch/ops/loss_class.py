@@ -145,6 +145,8 @@ def cross_entropy_backward(g: np.ndarray, a: np.ndarray, t: np.ndarray, w: Any, 
     ns="_C",
     half="f32",
     node="NllLossBackward0",
+    nodes={"input.a.ndim > 2": "NllLoss2DBackward0"},
+    copied=("input",),
     grad={
         "input": lambda g, input, target, weight, ignore_index, reduction: cross_entropy_backward(
             g, input, target, weight, ignore_index, reduction
@@ -288,6 +290,7 @@ def nll_loss_backward(g: np.ndarray, a: np.ndarray, t: np.ndarray, w: Any, ignor
     ns="_C",
     half="f32",
     node="NllLossBackward0",
+    nodes={"input.a.ndim > 2": "NllLoss2DBackward0"},
     grad={
         "input": lambda g, input, target, weight, ignore_index, reduction: nll_loss_backward(
             g, input, target, weight, ignore_index, reduction

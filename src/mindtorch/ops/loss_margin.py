@@ -82,6 +82,7 @@ def _ranking(input1: Tensor, input2: Tensor, target: Tensor, margin: float, redu
 @composite(
     "soft_margin_loss(T input, T target, bool? size_average=None, bool? reduce=None, str reduction='mean')",
     ns="F",
+    node="SoftMarginLossBackward0", keeps=("input", "target"),
 )
 def soft_margin_loss(input: Tensor, target: Tensor, size_average: Any, reduce: Any, reduction: str) -> Tensor:
     """log(1 + exp(-target * input))."""
@@ -109,6 +110,7 @@ def multilabel_soft_margin_loss(
     "multi_margin_loss(T input, T target, int p=1, float margin=1.0, T? weight=None, bool? size_average=None, "
     "bool? reduce=None, str reduction='mean')",
     ns="F",
+    node="MultiMarginLossBackward0", keeps=("input", "target"),
 )
 def multi_margin_loss(
     input: Tensor, target: Tensor, p: int, margin: float, weight: Any, size_average: Any, reduce: Any, reduction: str
@@ -144,6 +146,7 @@ def multi_margin_loss(
 @composite(
     "multilabel_margin_loss(T input, T target, bool? size_average=None, bool? reduce=None, str reduction='mean')",
     ns="F",
+    node="MultilabelMarginLossBackward0", keeps=("input", "target"),
 )
 def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: Any, reduce: Any, reduction: str) -> Tensor:
     """Over pairs (target class j, other class i): max(0, 1 - (x[j] - x[i])) / classes; a target list ends at -1."""

@@ -247,7 +247,7 @@ def _factor(value: int, name: str) -> int:
     return int(value)
 
 
-@composite("pixel_shuffle(T input, int upscale_factor)", ns="torch F")
+@composite("pixel_shuffle(T input, int upscale_factor)", ns="torch F", node="PixelShuffleBackward0")
 def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     """(*, C * r * r, H, W) to (*, C, H * r, W * r)."""
     r, shape = _factor(upscale_factor, "pixel_shuffle"), input.a.shape
@@ -269,7 +269,7 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     return parts.permute(*order).reshape(*lead, c // (r * r), h * r, w * r)
 
 
-@composite("pixel_unshuffle(T input, int downscale_factor)", ns="torch F")
+@composite("pixel_unshuffle(T input, int downscale_factor)", ns="torch F", node="PixelUnshuffleBackward0")
 def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
     """(*, C, H * r, W * r) to (*, C * r * r, H, W)."""
     r, shape = _factor(downscale_factor, "pixel_unshuffle"), input.a.shape
@@ -292,7 +292,7 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
     return parts.permute(*order).reshape(*lead, c * r * r, h // r, w // r)
 
 
-@composite("channel_shuffle(T input, int groups)", ns="torch F")
+@composite("channel_shuffle(T input, int groups)", ns="torch F", node="ChannelShuffleBackward0")
 def channel_shuffle(input: Any, groups: int) -> Any:
     """Channels (N, g * c, *) regrouped as (N, c * g, *)."""
     shape = input.a.shape

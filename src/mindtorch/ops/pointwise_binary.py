@@ -42,6 +42,10 @@ def _pow_grad_exponent(g: Tensor, input: Any, exponent: Tensor, out: Tensor) -> 
 
 pow_ = op(
     "pow(TN input, TN exponent)",
+    nodes={
+        "isinstance(input, (int, float, complex))": "PowBackward2",
+        "not isinstance(exponent, (int, float, complex))": "PowBackward1",
+    },
     promote="same",
     inplace=True,
     out=True,
@@ -93,6 +97,7 @@ def _quotient(input: Any, other: Tensor) -> Tensor:
 
 remainder = op(
     "remainder(TN input, TN other)",
+    nodes={"not isinstance(other, (int, float, complex))": "RemainderBackward1"},
     promote="same",
     inplace=True,
     out=True,
@@ -103,6 +108,7 @@ remainder = op(
 )(K.remainder)
 fmod = op(
     "fmod(T input, TN other)",
+    nodes={"not isinstance(other, (int, float, complex))": "FmodBackward1"},
     promote="same",
     inplace=True,
     out=True,
@@ -162,7 +168,7 @@ nextafter = op(
 )(K.kinds_only(np.nextafter, "nextafter_cpu", "biuc"))
 
 
-@composite("ldexp(T input, T other)", inplace=True, out=True)
+@composite("ldexp(T input, T other)", inplace=True, out=True, node="LdexpBackward0")
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """``input * 2 ** other``."""
     return input * pow_(2.0, other)
@@ -243,6 +249,7 @@ def _clamp_max_hit(input: Tensor, min: Any, max: Any) -> Tensor:
 
 clamp = op(
     "clamp(T input, TN? min=None, TN? max=None)",
+    nodes={"isinstance(min, (int, float)) or isinstance(max, (int, float))": "ClampBackward1"},
     promote="same",
     inplace=True,
     out=True,
@@ -261,6 +268,7 @@ clamp_backward = op(
 )(K.clamp_backward)
 clamp_min = op(
     "clamp_min(T input, TN min)",
+    nodes={"not isinstance(min, (int, float, complex))": "ClampMinBackward1"},
     promote="same",
     inplace=True,
     out=True,
@@ -271,6 +279,7 @@ clamp_min = op(
 )(K.kinds_only(np.maximum, "maximum_cpu", "c"))
 clamp_max = op(
     "clamp_max(T input, TN max)",
+    nodes={"not isinstance(max, (int, float, complex))": "ClampMaxBackward1"},
     promote="same",
     inplace=True,
     out=True,
@@ -293,6 +302,7 @@ def _conj(number: Any) -> Any:
 
 lerp = op(
     "lerp(T input, T end, TN weight)",
+    nodes={"not isinstance(weight, (int, float, complex))": "LerpBackward1"},
     promote="same",
     inplace=True,
     out=True,

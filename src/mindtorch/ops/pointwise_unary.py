@@ -48,7 +48,9 @@ log10 = _float_op("log10", ufunc(np.log10), input=lambda g, input: g / (input.co
 log1p = _float_op("log1p", ufunc(np.log1p), input=lambda g, input: g / (input.conj() + 1))
 sqrt = _float_op("sqrt", ufunc(np.sqrt), input=lambda g, out: g / (2 * out.conj()))
 rsqrt = _float_op("rsqrt", K.rsqrt, input=lambda g, out: -0.5 * g * (out * out * out).conj())
-square = _same_op("square", K.square, input=lambda g, input: g * (2.0 * input.conj()))
+square = op("square(T input)", inplace=True, out=True, node="PowBackward0", grad=dict(input=lambda g, input: g * (2.0 * input.conj())))(
+    K.square
+)
 reciprocal = _float_op("reciprocal", K.reciprocal, input=lambda g, out: -g * (out * out).conj())
 
 # ------------------------------------------------------------------------------------------ trigonometry
@@ -164,7 +166,8 @@ trunc = _same_op("trunc", K.rounding(np.trunc, "trunc"), input=lambda g: _zeros(
 alias("fix", "trunc")
 frac = op("frac(T input)", half="f32", inplace=True, out=True, grad=dict(input=lambda g: g))(K.frac)
 round_ = op(
-    "round(T input, *, int decimals=0)", half="f32", inplace=True, out=True, grad=dict(input=lambda g: _zeros(g))
+    "round(T input, *, int decimals=0)", half="f32", inplace=True, out=True, nodes={"decimals": "RoundBackward1"},
+    grad=dict(input=lambda g: _zeros(g))
 )(K.round_decimals)
 deg2rad = _float_op("deg2rad", lambda a: K.scaled(a, math.pi / 180, "deg2rad"), input=lambda g: g * (math.pi / 180))
 rad2deg = _float_op("rad2deg", lambda a: K.scaled(a, 180 / math.pi, "rad2deg"), input=lambda g: g * (180 / math.pi))
@@ -209,10 +212,6 @@ complex_ = op(
 )(K.complex_)
 
 
-def _polar_grad_abs(g: Tensor, angle: Tensor) -> Tensor:
-    return g.real * angle.cos() + g.imag * angle.sin()
-
-
 def _polar_grad_angle(g: Tensor, out: Tensor) -> Tensor:
     return g.imag * out.real - g.real * out.imag
 
@@ -223,7 +222,7 @@ polar = op(
     out=True,
     ns="torch",
     grad=dict(
-        abs=lambda g, angle: _polar_grad_abs(g, angle),
+        abs=lambda g, out: (g.conj() * out.sgn()).real,
         angle=lambda g, out: _polar_grad_angle(g, out),
     ),
 )(K.polar)

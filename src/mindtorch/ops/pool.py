@@ -58,7 +58,9 @@ def _index_row(name: str, d: int, node: str, args: str, kernel: Any) -> Any:
     def rule(g: Any, out: Any, input_shape: Any) -> Any:
         return pool_scatter(g[0], out[1], tuple(input_shape[-d:]))
 
-    return op(f"{name}(T input, {args})", ns="_C", half="f32", nondiff=(1,), node=node, grad=dict(input=rule))(kernel)
+    return op(f"{name}(T input, {args})", ns="_C", half="f32", nondiff=(1,), node=node, keeps=("input",), grad=dict(input=rule))(
+        kernel
+    )
 
 
 # ------------------------------------------------------------------------------------------ maximum
@@ -312,6 +314,7 @@ _AVG = {
         ns="_C",
         half="f32",
         node=f"AvgPool{d}DBackward0",
+        keeps=("input",),
         grad=dict(input=_avg_rule(d)),
     )(_avg_kernel)
     for d in (1, 2, 3)

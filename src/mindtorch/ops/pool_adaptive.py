@@ -61,6 +61,7 @@ _AVG = {
         ns="_C",
         half="f32",
         node=f"AdaptiveAvgPool{d}DBackward0",
+        keeps=("input",) if d == 2 else (),
         grad=dict(input=_avg_rule(d)),
     )(_avg_kernel)
     for d in (1, 2, 3)

@@ -65,7 +65,7 @@ def _noise(shape: tuple[int, ...], np_dtype: np.dtype, generator: Any) -> np.nda
     ns="_C",
     half="native",
     node="NormalBackward3",
-    grad={"mean": lambda g, mean: mean.new_zeros(mean.shape), "std": lambda g, std: std.new_zeros(std.shape)},
+    grad={"mean": lambda g, mean_shape: g.new_zeros(mean_shape), "std": lambda g, std_shape: g.new_zeros(std_shape)},
 )
 def _normal(mean: np.ndarray, std: np.ndarray, generator: Any) -> np.ndarray:
     _std_ok(std)

@@ -74,10 +74,12 @@ sum_ = op(
     "sum(T input, dims? dim=None, bool keepdim=False, *, dtype? dtype=None)",
     half="f32",
     out=True,
+    nodes={"dim is not None or keepdim": "SumBackward1"},
     grad={"input": lambda g, input_shape, dim, keepdim: spread(g, input_shape, dim, keepdim)},
 )(K.sum_)
 mean = op(
     "mean(T input, dims? dim=None, bool keepdim=False, *, dtype? dtype=None)",
+    nodes={"dim is not None or keepdim": "MeanBackward1"},
     half="f32",
     out=True,
     grad={
@@ -141,6 +143,7 @@ def _cat(parts: list[Tensor], d: int) -> Tensor:
 
 _prod = op(
     "prod(T input, dims? dim=None, bool keepdim=False, *, dtype? dtype=None)",
+    nodes={"dim is not None or keepdim": "ProdBackward1"},
     half="f32",
     ns="_C",
     grad={"input": lambda g, input, dim, keepdim, out: _prod_grad(g, input, out, dim, keepdim)},
@@ -397,7 +400,7 @@ def norm(input: Tensor, p: Any, dim: Any, keepdim: bool, *, dtype: Any = None) -
     return linalg.vector_norm(input, float(p), dims_of(dim), keepdim, dtype=dtype)
 
 
-@composite("dist(T input, T other, N p=2)")
+@composite("dist(T input, T other, N p=2)", node="DistBackward0", keeps=("input", "other"))
 def dist(input: Tensor, other: Tensor, p: Any = 2) -> Tensor:
     """p-norm of ``input - other``."""
     return norm(input - other, p)
@@ -406,7 +409,7 @@ def dist(input: Tensor, other: Tensor, p: Any = 2) -> Tensor:
 _renorm_scale = op("renorm_scale(T input, N p, dim dim, N maxnorm)", half="f32", ns="_C", grad={})(K.renorm)
 
 
-@composite("renorm(T input, N p, int dim, N maxnorm)", inplace=True, out=True)
+@composite("renorm(T input, N p, int dim, N maxnorm)", inplace=True, out=True, node="RenormBackward0")
 def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
     """Each slice along ``dim`` scaled down so that its p-norm is at most ``maxnorm``."""
     check(p > 0, RuntimeError, f"renorm: non-positive-norm not supported, got p={p}")
@@ -535,7 +538,7 @@ def _median_all(skip: bool) -> Any:
 
 
 def _median(name: str, skip: bool) -> Any:
-    along = picker(name, _median_kernel(skip))
+    along = picker(name, _median_kernel(skip), node=f"{name.capitalize()}Backward1")
     whole = op(f"{name}_all(T input)", node=f"{name.capitalize()}Backward0", **dict(_ALL))(_median_all(skip))
 
     def fn(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:

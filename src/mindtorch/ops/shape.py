@@ -286,7 +286,7 @@ def roll(a: np.ndarray, shifts: tuple[int, ...], dims: tuple[int, ...]) -> np.nd
     return out
 
 
-@composite("rot90(T input, int k=1, any dims=(0, 1))")
+@composite("rot90(T input, int k=1, any dims=(0, 1))", node="Rot90Backward0")
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     """A copy turned by ``k`` quarter turns from the first towards the second of ``dims``."""
     dims = to_ints(dims)

@@ -25,6 +25,7 @@ _sort = op(
     half="f32",
     ns="_C",
     structseq="values indices",
+    nodes={"stable is not None": "SortBackward1"},
     nondiff=(1,),
     grad=_GRAD,
 )(K.sort)

@@ -38,7 +38,7 @@ erf = _everywhere("erf", K.erf, input=lambda g, input: g * (_TWO_OVER_SQRT_PI * 
 erfc = _everywhere(
     "erfc", K.scipy_ufunc("erfc"), input=lambda g, input: g * (-_TWO_OVER_SQRT_PI * _exp_square(input, -1.0))
 )
-erfinv = _everywhere("erfinv", K.erfinv, input=lambda g, out: g * (0.5 * math.sqrt(math.pi) * _exp_square(out, 1.0)))
+erfinv = _everywhere("erfinv", K.erfinv, input=lambda g, input: g * (0.5 * math.sqrt(math.pi) * _exp_square(erfinv(input), 1.0)))
 erfcx = _row("erfcx", K.scipy_ufunc("erfcx"), input=lambda g, input, out: g * (2 * input * out - _TWO_OVER_SQRT_PI))
 ndtr = _row(
     "ndtr", K.scipy_ufunc("ndtr"), input=lambda g, input: g * (_exp_square(input, -0.5) / math.sqrt(2 * math.pi))
@@ -75,7 +75,7 @@ def _polygamma_method(input: Tensor, n: int) -> Tensor:
     return polygamma(n, input)
 
 
-@composite("mvlgamma(T input, int p)", inplace=True, out=True)
+@composite("mvlgamma(T input, int p)", inplace=True, out=True, node="MvlgammaBackward0", keeps=("input",))
 def mvlgamma(input: Tensor, p: int) -> Tensor:
     """Log of the multivariate gamma function of dimension ``p``."""
     return multigammaln(input, p)

@@ -199,7 +199,13 @@ def unsqueeze(a: np.ndarray, dim: int) -> np.ndarray:
     return a[(slice(None),) * dim + (None,)]
 
 
-@view("_squeeze(T input, dims? dim)", ns="_C", node="SqueezeBackward0", grad={"input": lambda g, input_shape: g.reshape(input_shape)})
+@view(
+    "_squeeze(T input, dims? dim)",
+    ns="_C",
+    node="SqueezeBackward0",
+    nodes={"dim is not None and len(dim) == 1": "SqueezeBackward1", "dim is not None": "SqueezeBackward2"},
+    grad={"input": lambda g, input_shape: g.reshape(input_shape)},
+)
 def _squeeze(a: np.ndarray, dim: tuple[int, ...] | None) -> np.ndarray:
     if dim is None:
         return a.squeeze() if 1 in a.shape else a[...]
@@ -275,6 +281,13 @@ def _part(a: np.ndarray, index: Any) -> np.ndarray:
     return r
 
 
+@view("_select(T input, any index)", ns="_C", node="SelectBackward0", grad={"input": _slice_back})
+def _select(a: np.ndarray, index: Any) -> np.ndarray:
+    """``input[:, ..., i]``: one integer after whole dimensions."""
+    r = a[index]
+    return r if r.__class__ is np.ndarray else a[(*index, ...)]
+
+
 @view("_pick(T input, any index)", ns="_C", node="SelectBackward0", grad={"input": _slice_back})
 def _pick(a: np.ndarray, index: int) -> np.ndarray:
     """``input[index]`` for one integer."""
@@ -295,7 +308,7 @@ def select(input: Any, dim: int, index: int) -> Any:
         IndexError,
         f"select(): index {index} out of range for tensor of size {list(a.shape)} at dimension {dim}",
     )
-    return _part(input, (slice(None),) * dim + (index,)) if dim else _pick(input, index)
+    return _select(input, (slice(None),) * dim + (index,)) if dim else _pick(input, index)
 
 
 @composite("narrow(T input, dim dim, any start, int length)")

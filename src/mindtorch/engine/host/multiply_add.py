@@ -6,6 +6,8 @@ into their first array and tell whether they could: they only take contiguous fl
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -64,6 +66,12 @@ def axpy(a: np.ndarray, b: np.ndarray, alpha: Any) -> np.ndarray:
 
 def axpy_into(a: np.ndarray, b: np.ndarray, alpha: Any) -> bool:
     """``a += alpha * b``."""
+    if a.dtype is F8:
+        if b.dtype is not F8 or a.shape != b.shape or not (a.flags.c_contiguous and b.flags.c_contiguous):
+            return False
+        flat = a.reshape(-1)
+        _axpy64(flat, b.reshape(-1), float(alpha), flat)
+        return True
     if not _fits(_axpy_into, a, b):
         return False
     _axpy_into(a.reshape(-1), b.reshape(-1), F4.type(alpha))
@@ -74,21 +82,27 @@ _SPLIT = 134217729.0  # 2**27 + 1: halves of a float64, products of which are ex
 F8 = np.dtype(np.float64)
 
 
+_mul, _add, _sub = (functools.partial(f, extobj=EXTOBJ) for f in (np.multiply, np.add, np.subtract))
+
+
 def _np_axpy64(a: np.ndarray, b: np.ndarray, alpha: Any, out: np.ndarray) -> None:
     """The errors of product and sum are carried along, so that only the end is rounded."""
-    with quiet():
-        t = alpha * _SPLIT
-        high = t - (t - alpha)
-        low = alpha - high
-        t = b * _SPLIT
-        b_high = t - (t - b)
-        b_low = b - b_high
-        p = b * alpha
-        lost = ((b_high * high - p) + b_high * low + b_low * high) + b_low * low
-        s = p + a
-        z = s - p
-        r = s + (((p - (s - z)) + (a - z)) + lost)
-        out[...] = np.where(np.isfinite(r), r, s)
+    alpha = float(alpha)
+    if math.frexp(alpha)[0] in (0.5, -0.5):  # the product with a power of two has no error
+        _add(a, _mul(b, alpha), out)
+        return
+    t = alpha * _SPLIT
+    high = t - (t - alpha)
+    low = alpha - high
+    t = _mul(b, _SPLIT)
+    b_high = _sub(t, _sub(t, b))
+    b_low = _sub(b, b_high)
+    p = _mul(b, alpha)
+    lost = _add(_add(_add(_sub(_mul(b_high, high), p), _mul(b_high, low)), _mul(b_low, high)), _mul(b_low, low))
+    s = _add(p, a)
+    z = _sub(s, p)
+    r = _add(s, _add(_add(_sub(p, _sub(s, z)), _sub(a, z)), lost))
+    out[...] = r if np.isfinite(r).all() else np.where(np.isfinite(r), r, s)
 
 
 @fused(_np_axpy64, exact=True)
