@@ -19,6 +19,8 @@ class Adafactor(PerParameter):
     ``d``.
     """
 
+    _later = {"foreach": None}
+
     def __init__(
         self,
         params: Any,
@@ -47,11 +49,6 @@ class Adafactor(PerParameter):
             lr=lr, beta2_decay=beta2_decay, eps=eps, d=d, weight_decay=weight_decay, foreach=foreach, maximize=maximize
         )
         super().__init__(params, defaults)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("foreach", None)
 
     def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         if torch.is_complex(p):

@@ -23,6 +23,8 @@ __all__ = ["Adadelta"]
 class Adadelta(PerParameter):
     """``v = rho v + (1 - rho) g^2; d = sqrt(u + eps) / sqrt(v + eps) g; u = rho u + (1 - rho) d^2; p -= lr d``."""
 
+    _later = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
+
     def __init__(
         self,
         params: Any,
@@ -51,14 +53,6 @@ class Adadelta(PerParameter):
             differentiable=differentiable,
         )
         super().__init__(params, defaults)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("foreach", None)
-            group.setdefault("maximize", False)
-            group.setdefault("differentiable", False)
-            group.setdefault("capturable", False)
 
     def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         return {"step": new_step(group, p), "square_avg": zeros_for(p), "acc_delta": zeros_for(p)}

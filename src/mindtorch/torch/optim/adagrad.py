@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import mindtorch.torch as torch
+from mindtorch.engine.host import updates
 
-from . import _host
+from ._memory import arrays, written
 from .optimizer import (
     PerParameter,
     advance,
@@ -27,6 +28,8 @@ class Adagrad(PerParameter):
     """``s += g^2; p -= lr / (1 + (t - 1) lr_decay) * g / (sqrt(s) + eps)``. The state exists from construction on."""
 
     _takes_sparse = True
+
+    _later = {"foreach": None, "maximize": False, "differentiable": False, "fused": None}
 
     def __init__(
         self,
@@ -64,15 +67,7 @@ class Adagrad(PerParameter):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("foreach", None)
-            group.setdefault("maximize", False)
-            group.setdefault("differentiable", False)
-            fused = group.setdefault("fused", None)
-            for p in group["params"]:
-                entry = self.state.get(p, {})
-                if entry and not torch.is_tensor(entry["step"]):
-                    entry["step"] = new_step({"fused": fused}, p) + float(entry["step"])
+        self._make_steps_tensors()
 
     def share_memory(self) -> None:
         """Move the sums of squares into shared memory."""
@@ -89,12 +84,12 @@ class Adagrad(PerParameter):
     def _update(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         step = advance(state)
         rate = item(group["lr"]) / (1 + (step - 1) * group["lr_decay"])
-        raw = None if group["differentiable"] or grad.is_sparse else _host.arrays(p, grad, state["sum"])
+        raw = None if group["differentiable"] or grad.is_sparse else arrays(p, grad, state["sum"])
         if raw is not None:
             sign = -1 if group["maximize"] else 1
             numbers = (-rate, group["eps"], group["weight_decay"], sign)
-            _host.blocks(_host.adagrad, _host.Constants(raw[0].dtype, *numbers), *raw)
-            _host.written(p, state["sum"])
+            updates.blocks(updates.adagrad, updates.Constants(raw[0].dtype, *numbers), *raw)
+            written(p, state["sum"])
             return
         grad = ascent(grad, group)
         if grad.is_sparse:

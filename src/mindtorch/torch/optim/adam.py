@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import mindtorch.torch as torch
+from mindtorch.engine.host import updates
 
-from . import _host
+from ._memory import arrays, written
 from .optimizer import (
     PerParameter,
     advance,
@@ -31,6 +32,16 @@ class Adam(PerParameter):
     ``weight_decay`` enters the gradient, or with ``decoupled_weight_decay`` shrinks the parameter beforehand.
     ``amsgrad`` uses the largest ``v`` seen so far.
     """
+
+    _later = {
+        "amsgrad": False,
+        "maximize": False,
+        "foreach": None,
+        "capturable": False,
+        "differentiable": False,
+        "decoupled_weight_decay": False,
+        "fused": None,
+    }
 
     def __init__(
         self,
@@ -72,18 +83,7 @@ class Adam(PerParameter):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("amsgrad", False)
-            group.setdefault("maximize", False)
-            group.setdefault("foreach", None)
-            group.setdefault("capturable", False)
-            group.setdefault("differentiable", False)
-            group.setdefault("decoupled_weight_decay", False)
-            fused = group.setdefault("fused", None)
-            for p in group["params"]:
-                entry = self.state.get(p, [])
-                if len(entry) != 0 and not torch.is_tensor(entry["step"]):
-                    entry["step"] = new_step({"fused": fused}, p) + float(entry["step"])
+        self._make_steps_tensors()
 
     def _sparse_message(self) -> str:
         return "Adam does not support sparse gradients, please consider SparseAdam instead"
@@ -105,7 +105,7 @@ class Adam(PerParameter):
             tensors = [grad, state["exp_avg"], state["exp_avg_sq"]]
             if group["amsgrad"]:
                 tensors.append(state["max_exp_avg_sq"])
-            raw = _host.arrays(p, *tensors)
+            raw = arrays(p, *tensors)
             if raw is None:
                 self._update(p, grad, state, group)
                 continue
@@ -113,14 +113,14 @@ class Adam(PerParameter):
             c = made.get(key)
             if c is None:
                 c = made[key] = self._constants(group, *key)
-            _host.adam(c, *raw)
-            _host.written(p, *tensors[1:])
+            updates.adam(c, *raw)
+            written(p, *tensors[1:])
 
     @staticmethod
-    def _constants(group: dict[str, Any], step: float, dtype: Any) -> _host.Constants:
+    def _constants(group: dict[str, Any], step: float, dtype: Any) -> updates.Constants:
         (beta1, beta2), lr, decay_rate = map(item, group["betas"]), group["lr"], group["weight_decay"]
         decoupled = group["decoupled_weight_decay"]
-        return _host.Constants(
+        return updates.Constants(
             dtype,
             1 - beta1,
             beta2,

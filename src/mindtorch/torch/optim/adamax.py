@@ -26,6 +26,8 @@ __all__ = ["Adamax"]
 class Adamax(PerParameter):
     """``m = b1 m + (1 - b1) g; u = max(b2 u, |g| + eps); p -= lr / (1 - b1^t) m / u``."""
 
+    _later = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
+
     def __init__(
         self,
         params: Any,
@@ -54,14 +56,6 @@ class Adamax(PerParameter):
             capturable=capturable,
         )
         super().__init__(params, defaults)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("foreach", None)
-            group.setdefault("maximize", False)
-            group.setdefault("differentiable", False)
-            group.setdefault("capturable", False)
 
     def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         return {"step": new_step(group, p), "exp_avg": zeros_for(p), "exp_inf": zeros_for(p)}

@@ -26,6 +26,8 @@ class ASGD(PerParameter):
     """Descent with a decaying rate ``eta``; the running average of the parameter from step ``t0`` on is
     ``state["ax"]``."""
 
+    _later = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
+
     def __init__(
         self,
         params: Any,
@@ -53,14 +55,6 @@ class ASGD(PerParameter):
             capturable=capturable,
         )
         super().__init__(params, defaults)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("foreach", None)
-            group.setdefault("maximize", False)
-            group.setdefault("differentiable", False)
-            group.setdefault("capturable", False)
 
     def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         step = new_step(group, p)

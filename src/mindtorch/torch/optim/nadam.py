@@ -27,6 +27,14 @@ class NAdam(PerParameter):
     """Adam whose momentum coefficient follows ``mu_t = b1 (1 - 0.96^(t momentum_decay) / 2)`` and looks one step
     ahead."""
 
+    _later = {
+        "maximize": False,
+        "foreach": None,
+        "capturable": False,
+        "differentiable": False,
+        "decoupled_weight_decay": False,
+    }
+
     def __init__(
         self,
         params: Any,
@@ -59,15 +67,6 @@ class NAdam(PerParameter):
             differentiable=differentiable,
         )
         super().__init__(params, defaults)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("maximize", False)
-            group.setdefault("foreach", None)
-            group.setdefault("capturable", False)
-            group.setdefault("differentiable", False)
-            group.setdefault("decoupled_weight_decay", False)
 
     def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         product = torch.ones_like(new_step(group, p))

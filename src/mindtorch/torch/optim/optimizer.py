@@ -13,7 +13,7 @@ import itertools
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
-from typing import Any
+from typing import Any, ClassVar
 
 import mindtorch.torch as torch
 from mindtorch import log
@@ -446,8 +446,25 @@ class PerParameter(Optimizer):
     """An optimiser whose update of a parameter depends on that parameter's gradient and state alone.
 
     Subclasses write ``_new_state(p, group)`` (the first state of ``p``) and ``_update(p, grad, state, group)``, both
-    with public tensor ops; ``_update_all`` may be overridden to treat many parameters at once.
+    with public tensor ops; ``_update_all`` may be overridden to treat many parameters at once. ``_later`` holds the
+    options that PyTorch added to the optimiser since its first version, with the values that older files meant.
     """
+
+    _later: ClassVar[dict[str, Any]] = {}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name, value in self._later.items():
+                group.setdefault(name, value)
+
+    def _make_steps_tensors(self) -> None:
+        """Step counts, plain numbers in older files, as tensors."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                entry = self.state.get(p)
+                if entry and not torch.is_tensor(entry["step"]):
+                    entry["step"] = new_step({"fused": group["fused"]}, p) + float(entry["step"])
 
     def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         return {}

@@ -25,6 +25,14 @@ class RAdam(PerParameter):
     """Adam that takes plain momentum steps until the variance estimate has enough samples (``rho_t > 5``), and
     afterwards scales its steps by the rectification term."""
 
+    _later = {
+        "foreach": None,
+        "maximize": False,
+        "differentiable": False,
+        "decoupled_weight_decay": False,
+        "capturable": False,
+    }
+
     def __init__(
         self,
         params: Any,
@@ -55,15 +63,6 @@ class RAdam(PerParameter):
             differentiable=differentiable,
         )
         super().__init__(params, defaults)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("foreach", None)
-            group.setdefault("maximize", False)
-            group.setdefault("differentiable", False)
-            group.setdefault("decoupled_weight_decay", False)
-            group.setdefault("capturable", False)
 
     def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         return {"step": new_step(group, p), "exp_avg": zeros_for(p), "exp_avg_sq": zeros_for(p)}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _host
+from mindtorch.engine.host import updates
+
+from ._memory import arrays, written
 from .optimizer import (
     PerParameter,
     advance,
@@ -24,6 +26,15 @@ __all__ = ["RMSprop"]
 class RMSprop(PerParameter):
     """``v = alpha v + (1 - alpha) g^2; p -= lr g / (sqrt(v) + eps)``; ``centered`` subtracts the squared mean gradient
     from ``v``, and with ``momentum`` the scaled gradients are accumulated first."""
+
+    _later = {
+        "momentum": 0,
+        "centered": False,
+        "foreach": None,
+        "maximize": False,
+        "differentiable": False,
+        "capturable": False,
+    }
 
     def __init__(
         self,
@@ -56,16 +67,6 @@ class RMSprop(PerParameter):
         )
         super().__init__(params, defaults)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("momentum", 0)
-            group.setdefault("centered", False)
-            group.setdefault("foreach", None)
-            group.setdefault("maximize", False)
-            group.setdefault("differentiable", False)
-            group.setdefault("capturable", False)
-
     def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         state = {"step": new_step(group, p), "square_avg": zeros_for(p)}
         if group["momentum"] > 0:
@@ -80,7 +81,7 @@ class RMSprop(PerParameter):
         buf = state["momentum_buffer"] if group["momentum"] > 0 else None
         mean = state["grad_avg"] if group["centered"] else None
         changed = [t for t in (state["square_avg"], buf, mean) if t is not None]
-        raw = _host.arrays(p, grad, *changed)
+        raw = arrays(p, grad, *changed)
         if raw is None:
             return False
         alpha, lr, sign = group["alpha"], item(group["lr"]), -1 if group["maximize"] else 1
@@ -88,8 +89,8 @@ class RMSprop(PerParameter):
         rest = raw[3:]
         raw_buf = rest.pop(0) if buf is not None else None
         raw_mean = rest.pop(0) if mean is not None else None
-        _host.blocks(_host.rmsprop, _host.Constants(raw[0].dtype, *numbers), *raw[:3], raw_buf, raw_mean)
-        _host.written(p, *changed)
+        updates.blocks(updates.rmsprop, updates.Constants(raw[0].dtype, *numbers), *raw[:3], raw_buf, raw_mean)
+        written(p, *changed)
         return True
 
     def _update(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:

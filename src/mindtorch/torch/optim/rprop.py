@@ -15,6 +15,8 @@ class Rprop(PerParameter):
     """Steps by the sign of the gradient alone; each element's step size grows by ``etas[1]`` while the sign stays and
     shrinks by ``etas[0]`` when it turns (that element then rests for one step)."""
 
+    _later = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
+
     def __init__(
         self,
         params: Any,
@@ -40,14 +42,6 @@ class Rprop(PerParameter):
             capturable=capturable,
         )
         super().__init__(params, defaults)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("foreach", None)
-            group.setdefault("maximize", False)
-            group.setdefault("differentiable", False)
-            group.setdefault("capturable", False)
 
     def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         lr = item(group["lr"])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import mindtorch.torch as torch
+from mindtorch.engine.host import updates
 
-from . import _host
+from ._memory import arrays, written
 from .optimizer import PerParameter, ascent, check_fused, check_lr, decay, item, not_negative
 
 __all__ = ["SGD"]
@@ -19,6 +20,7 @@ class SGD(PerParameter):
     """
 
     _takes_sparse = True
+    _later = {"nesterov": False, "maximize": False, "foreach": None, "differentiable": False, "fused": False}
 
     def __init__(
         self,
@@ -52,15 +54,6 @@ class SGD(PerParameter):
         super().__init__(params, defaults)
         check_fused(fused, foreach, differentiable)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("nesterov", False)
-            group.setdefault("maximize", False)
-            group.setdefault("foreach", None)
-            group.setdefault("differentiable", False)
-            group.setdefault("fused", False)
-
     def _state_of(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         # Without momentum nothing is remembered, and an entry in `state` would show in state_dict().
         return self.state[p] if group["momentum"] != 0 else {}
@@ -74,24 +67,24 @@ class SGD(PerParameter):
         for p, grad in zip(params, grads):
             state = self.state[p] if momentum else {}
             buf = state.get("momentum_buffer")
-            raw = _host.arrays(p, grad) if buf is None else _host.arrays(p, grad, buf)
+            raw = arrays(p, grad) if buf is None else arrays(p, grad, buf)
             if raw is None:
                 self._update(p, grad, state, group)
                 continue
             first = momentum and buf is None
             if first:
                 buf = state["momentum_buffer"] = torch.empty_like(p, requires_grad=False)
-                raw = _host.arrays(p, grad, buf)
+                raw = arrays(p, grad, buf)
             key = (p.k, first)
             c = made.get(key)
             if c is None:
                 c = made[key] = self._constants(group, p.a.dtype, first)
-            _host.sgd(c, *raw)  # type: ignore[misc]
-            _host.written(p, *(() if buf is None else (buf,)))
+            updates.sgd(c, *raw)  # type: ignore[misc]
+            written(p, *(() if buf is None else (buf,)))
 
     @staticmethod
-    def _constants(group: dict[str, Any], dtype: Any, first: bool) -> _host.Constants:
-        return _host.Constants(
+    def _constants(group: dict[str, Any], dtype: Any, first: bool) -> updates.Constants:
+        return updates.Constants(
             dtype,
             -item(group["lr"]),
             group["momentum"],

@@ -1,7 +1,6 @@
-"""Updates of plain float tensors on raw host arrays: in place, in one pass with numba, in blocks with NumPy.
+"""Optimiser steps on raw float arrays: in place, in one pass with numba, in blocks with NumPy.
 
-Public tensor ops give the same numbers and remain the path for everything else (complex, half precision,
-differentiable steps, tensors that are not plain). Callers switch NumPy's floating point reports off (`quiet`).
+Public tensor ops give the same numbers. Callers switch NumPy's floating point reports off (`quiet`).
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from mindtorch.core.tensor import Tensor, cell_of
 from mindtorch.engine.host import jit
 from mindtorch.engine.host.jit import fused
 
@@ -34,26 +32,6 @@ class Constants:
         self.values = values
         self.vector = np.array(values, dtype)
         self.arrays = [self.vector[i, ...] for i in range(len(values))]
-
-
-def arrays(p: Any, *others: Any) -> list[np.ndarray] | None:
-    """The memory of ``p`` and tensors like it (0-d as 1-d); None unless all are plain floats of one dtype and shape."""
-    if not isinstance(p, Tensor) or not p.k.ff:
-        return None
-    k, shape, out = p.k, p.a.shape, [p.a]
-    for t in others:
-        if not isinstance(t, Tensor) or t.k is not k or t.a.shape != shape:
-            return None
-        out.append(t.a)
-    return out if shape else [a.reshape(1) for a in out]
-
-
-def written(p: Any, *state: Any) -> None:
-    """Note an in-place change, so that a graph that saved the old values of the parameter says so."""
-    cell_of(p).bump()
-    for t in state:
-        if t.v is not None:
-            t.v.bump()
 
 
 def _run(kernel: Any, numpy_body: Callable, c: Constants, *arrays: np.ndarray) -> None:
