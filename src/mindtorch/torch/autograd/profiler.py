@@ -70,10 +70,9 @@ class profile:  # noqa: N801 - public name
         self._profile.start()
         return self
 
-    def __exit__(self, *exc: Any) -> bool:
+    def __exit__(self, *exc: Any) -> None:
         if self.enabled:
             self._profile.stop()
-        return False
 
     @property
     def function_events(self) -> Any:
@@ -135,8 +134,8 @@ class _Emit:
         log.ignored(type(self).__name__, "enabled", _NO_VIEWER)
         return self
 
-    def __exit__(self, *exc: Any) -> bool:
-        return False
+    def __exit__(self, *exc: Any) -> None:
+        """Nothing was begun."""
 
 
 class emit_nvtx(_Emit):  # noqa: N801 - public name
