@@ -32,6 +32,31 @@ OPS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "where": (lambda t, a, b: t.where(a > 1, a, b), [(2, 2), (2, 2)]),
     "cat": (lambda t, a, b: t.cat([a, b]), [(2, 2), (2, 2)]),
     "max": (lambda t, a: a.max(), [(2, 2)]),
+    "cross_entropy": (lambda t, a: t.nn.functional.cross_entropy(a, t.tensor([0, 1])), [(2, 2)]),
+    "cross_entropy_none": (lambda t, a: t.nn.functional.cross_entropy(a, t.tensor([0, 1]), reduction="none"), [(2, 2)]),
+    "attention": (
+        lambda t, q, k, v: t.nn.functional.scaled_dot_product_attention(q, k, v),
+        [(1, 2, 3, 4), (1, 2, 3, 4), (1, 2, 3, 4)],
+    ),
+    "attention_3d": (
+        lambda t, q, k, v: t.nn.functional.scaled_dot_product_attention(q, k, v),
+        [(2, 3, 4), (2, 3, 4), (2, 3, 4)],
+    ),
+    "solve": (lambda t, a, b: t.linalg.solve(a @ a.T + t.eye(2, dtype=a.dtype), b), [(2, 2), (2, 2)]),
+    "polar": (lambda t, a, b: t.polar(a, b).real, [(2, 2), (2, 2)]),
+    "max_pool": (lambda t, a: t.nn.functional.max_pool2d(a, 2), [(1, 1, 4, 4)]),
+    "avg_pool": (lambda t, a: t.nn.functional.avg_pool2d(a, 2), [(1, 1, 4, 4)]),
+    "gather": (lambda t, a: a.gather(0, t.tensor([[0, 1]])), [(2, 2)]),
+    "take": (lambda t, a: a.take(t.tensor([0, 1])), [(2, 2)]),
+    "index_select": (lambda t, a: a.index_select(0, t.tensor([0, 1])), [(2, 2)]),
+    "index_add": (lambda t, a, b: a.index_add(0, t.tensor([0, 1]), b), [(2, 2), (2, 2)]),
+    "masked_fill": (lambda t, a: a.masked_fill(a.detach() > 1, 0), [(2, 2)]),
+    "layer_norm": (lambda t, a, w, c: t.nn.functional.layer_norm(a, (2,), w, c), [(2, 2), (2,), (2,)]),
+    "conv3d": (lambda t, a, w: t.nn.functional.conv3d(a, w), [(1, 1, 3, 3, 3), (1, 1, 2, 2, 2)]),
+    "smooth_l1": (lambda t, a, b: t.nn.functional.smooth_l1_loss(a, b), [(2, 2), (2, 2)]),
+    "huber": (lambda t, a, b: t.nn.functional.huber_loss(a, b), [(2, 2), (2, 2)]),
+    "cdist": (lambda t, a, b: t.cdist(a, b + 1), [(2, 2), (2, 2)]),
+    "erfinv": (lambda t, a: (a / 4).erfinv(), [(2, 2)]),
     "index": (lambda t, a: a[[0, 1], [1, 0]], [(2, 2)]),
 }
 
@@ -82,3 +107,31 @@ def test_float64_alpha_of_huge_and_special_values() -> None:
     b = np.array([1e308, 1e308, 1e305, 1.0, 1.0, np.inf, 5e-324])
     want = torch.add(torch.from_numpy(a), torch.from_numpy(b), alpha=0.75).numpy()
     np.testing.assert_array_equal(mt.add(mt.from_numpy(a), mt.from_numpy(b), alpha=0.75).numpy(), want)
+
+
+def test_overwritten_logits_keep_their_gradient() -> None:
+    """The copy is made before the write, whichever way that is written; several losses of the same logits."""
+    writes: list[Callable[[Any, Any], Any]] = [
+        lambda t, x: x.zero_(),
+        lambda t, x: x.add_(1),
+        lambda t, x: x.copy_(t.ones(2, 3)),
+        lambda t, x: x.__setitem__(0, 5.0),
+        lambda t, x: x[1].mul_(3),
+        lambda t, x: x.fill_(2),
+        lambda t, x: t.mul(x, 2, out=x),
+        lambda t, x: x.uniform_(5, 5),
+    ]
+    for write in writes:
+        for recorded in (False, True):
+
+            def scenario(t: Any, write: Any = write, recorded: bool = recorded) -> Any:
+                a = (t.arange(6.0).reshape(2, 3) / 7).requires_grad_()
+                x = a * 2
+                y = t.tensor([0, 2])
+                losses = [t.nn.functional.cross_entropy(x, y) for _ in range(6)]
+                with t.set_grad_enabled(recorded):
+                    write(t, x)
+                sum(losses).backward()
+                return a.grad, x
+
+            agree(scenario)

@@ -13,28 +13,14 @@ import numpy as np
 
 from mindtorch.core import accelerate, autocast, modes, observe, overrides
 from mindtorch.core import dtype as D
+from mindtorch.core.cells import STAMP, Cell, MarkedCell, check_savable, made_unrecorded
 from mindtorch.core.codegen import is_part
 from mindtorch.core.device import accelerators
 from mindtorch.core.promote import result_type
 from mindtorch.core.signature import KW_ALIAS, Param, canonical, is_number
 from mindtorch.core.snapshot import watch, watch_parts
 from mindtorch.core.tape import Packed
-from mindtorch.core.tensor import (
-    STAMP,
-    Cell,
-    Leaf,
-    Lost,
-    MarkedCell,
-    Out,
-    Parameter,
-    Tensor,
-    cell_of,
-    check_savable,
-    key_of,
-    made_unrecorded,
-    new,
-    wrap,
-)
+from mindtorch.core.tensor import Leaf, Lost, Out, Parameter, Tensor, cell_of, key_of, new, wrap
 from mindtorch.core.writable import check_overlap, check_writable
 
 NS = modes.NS

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core import modes, tape, views
-from mindtorch.core.tensor import STAMP, Leaf, Lost, Out, Tensor, cell_of, check_savable, new, wrap
+from mindtorch.core.cells import STAMP, check_savable
+from mindtorch.core.tensor import Leaf, Lost, Out, Tensor, cell_of, new, wrap
 
 
 class FunctionCtx:

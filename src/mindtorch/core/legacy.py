@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core import dtype as D
+from mindtorch.core.cells import Cell
 from mindtorch.core.signature import to_ints
-from mindtorch.core.tensor import Cell, Parameter, Size, Tensor, wrap
+from mindtorch.core.tensor import Parameter, Size, Tensor, wrap
 
 
 def _array(args: tuple[Any, ...], d: D.dtype, name: str) -> Any:

@@ -11,7 +11,8 @@ import gc
 import weakref
 from typing import Any
 
-from mindtorch.core.tensor import Cell, MarkedCell, Tensor, WatchedCell, cell_of, new
+from mindtorch.core.cells import Cell, MarkedCell, WatchedCell
+from mindtorch.core.tensor import Tensor, cell_of, new
 
 
 def watch(nd: Any, x: Tensor) -> None:

@@ -16,7 +16,8 @@ import numpy as np
 
 from mindtorch.core import hooks as _hooks
 from mindtorch.core import modes, observe
-from mindtorch.core.tensor import STAMP, Cell, Leaf, Lost, Out, Tensor, filled_like, new, wrap
+from mindtorch.core.cells import STAMP, Cell
+from mindtorch.core.tensor import Leaf, Lost, Out, Tensor, filled_like, new, wrap
 
 
 class Node:

@@ -13,9 +13,10 @@ from typing import Any
 
 from mindtorch.core import dtype as D
 from mindtorch.core import modes, observe, overrides
+from mindtorch.core.cells import HeldCell, base_of
 from mindtorch.core.dispatch import broadcast_error, cast_into, tensors_in
 from mindtorch.core.tape import Node, new_node
-from mindtorch.core.tensor import HeldCell, Leaf, Tensor, base_of, cell_of, new
+from mindtorch.core.tensor import Leaf, Tensor, cell_of, new
 from mindtorch.core.writable import UNCHECKED, check_overlap, check_writable, lost_edge
 
 

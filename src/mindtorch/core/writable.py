@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core import modes
+from mindtorch.core.cells import Cell, HeldCell, WatchedCell, base_of, check_inference_write
 from mindtorch.core.snapshot import snapshot
-from mindtorch.core.tensor import Cell, HeldCell, Leaf, Lost, Tensor, WatchedCell, base_of, check_inference_write
+from mindtorch.core.tensor import Leaf, Lost, Tensor
 
 _LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
 _VIEW = "a view of a leaf Variable that requires grad is being used in an in-place operation."

@@ -10,10 +10,11 @@ import numpy as np
 from mindtorch.core import device as _device
 from mindtorch.core import dtype as D
 from mindtorch.core import hooks, modes, views
+from mindtorch.core.cells import Cell, HeldCell
 from mindtorch.core.errors import bounded, check, wrap_dim
 from mindtorch.core.promote import result_type
 from mindtorch.core.signature import to_ints
-from mindtorch.core.tensor import Cell, HeldCell, Leaf, Out, Size, Tensor, address, cell_of, root_array
+from mindtorch.core.tensor import Leaf, Out, Size, Tensor, address, cell_of, root_array
 from mindtorch.ops.table import put
 
 

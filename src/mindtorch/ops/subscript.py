@@ -9,9 +9,10 @@ import numpy as np
 from mindtorch import log
 from mindtorch.core import dtype as D
 from mindtorch.core import modes, observe, overrides, views
+from mindtorch.core.cells import Cell, HeldCell, WatchedCell
 from mindtorch.core.dispatch import broadcast_error, cast_into
 from mindtorch.core.signature import is_number
-from mindtorch.core.tensor import Cell, HeldCell, Tensor, WatchedCell, cell_of, constant, values
+from mindtorch.core.tensor import Tensor, cell_of, constant, values
 from mindtorch.core.writable import check_copy, check_overlap
 from mindtorch.engine.host.quiet import quiet
 from mindtorch.ops.table import op, put

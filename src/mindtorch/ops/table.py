@@ -14,9 +14,10 @@ from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mindtorch.core import autocast, codegen, modes, tape, views
+from mindtorch.core import autocast, codegen, modes, nodes, tape, views
+from mindtorch.core.cells import STAMP
 from mindtorch.core.signature import Param, parse, to_ints
-from mindtorch.core.tensor import STAMP, Size
+from mindtorch.core.tensor import Size
 from mindtorch.engine.host.quiet import EXTOBJ
 from mindtorch.engine.mindspore import kernels as mindspore_kernels
 
@@ -129,7 +130,7 @@ class Row:
             meta = n.rsplit("_", 1)
             if len(meta) == 2 and meta[1] in ("shape", "dtype") and meta[0] in self.index:
                 continue
-            if n != "out" and n not in self.index and not codegen.is_part(n):
+            if n != "out" and n not in self.index and not nodes.is_part(n):
                 raise TypeError(f"row {self.name}: derivative uses {n!r}, which is not a parameter")
         self.saved = used
         self._ready = True
@@ -150,7 +151,7 @@ class Row:
         """Node class for results with ``nout`` outputs; ``seq`` when the kernel returned a sequence."""
         got = self._nodes.get((nout, seq, label))
         if got is None:
-            got = self._nodes[nout, seq, label] = codegen.node_class(self, nout, seq, label)
+            got = self._nodes[nout, seq, label] = nodes.node_class(self, nout, seq, label)
         return got
 
     def label_for(self, values: Sequence[Any]) -> str:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core import dtype as _d
+from mindtorch.core.cells import Cell
 from mindtorch.core.device import available, cpu, device
-from mindtorch.core.tensor import Cell, Tensor, address
+from mindtorch.core.tensor import Tensor, address
 from mindtorch.formats.pth_storage import STORAGE_TYPES, strided
 
 __all__ = ["TypedStorage", "UntypedStorage"]
