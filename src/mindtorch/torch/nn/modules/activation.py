@@ -49,9 +49,7 @@ def _inplace(flag: bool, lead: str = ", ") -> str:
     return f"{lead}inplace=True" if flag else ""
 
 
-class _InplaceOnly(Module):
-    """An activation whose only setting is ``inplace``."""
-
+class _Inplace(Module):
     __constants__ = ["inplace"]
     inplace: bool
 
@@ -59,9 +57,38 @@ class _InplaceOnly(Module):
         super().__init__()
         self.inplace = inplace
 
+
+class _InplaceOnly(_Inplace):
+    """An activation whose only setting is ``inplace``, and which shows it."""
+
     def extra_repr(self) -> str:
         """``inplace=True`` or nothing."""
         return _inplace(self.inplace, "")
+
+
+class _Alpha(Module):
+    __constants__ = ["alpha", "inplace"]
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__()
+        self.alpha = alpha
+        self.inplace = inplace
+
+    def extra_repr(self) -> str:
+        """Settings."""
+        return f"alpha={self.alpha}{_inplace(self.inplace)}"
+
+
+class _Shrink(Module):
+    __constants__ = ["lambd"]
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        super().__init__()
+        self.lambd = lambd
+
+    def extra_repr(self) -> str:
+        """Settings."""
+        return str(self.lambd)
 
 
 class Threshold(Module):
@@ -172,14 +199,8 @@ class Sigmoid(Module):
         return torch.sigmoid(input)
 
 
-class Hardsigmoid(Module):
+class Hardsigmoid(_Inplace):
     """``relu6(x + 3) / 6``."""
-
-    __constants__ = ["inplace"]
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Any) -> Any:
         """Same shape."""
@@ -210,56 +231,28 @@ class Mish(_InplaceOnly):
         return F.mish(input, self.inplace)
 
 
-class Hardswish(Module):
+class Hardswish(_Inplace):
     """``x * relu6(x + 3) / 6``."""
-
-    __constants__ = ["inplace"]
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Any) -> Any:
         """Same shape."""
         return F.hardswish(input, self.inplace)
 
 
-class ELU(Module):
+class ELU(_Alpha):
     """``x`` where positive, else ``alpha * (exp(x) - 1)``."""
-
-    __constants__ = ["alpha", "inplace"]
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
-        self.alpha = alpha
-        self.inplace = inplace
 
     def forward(self, input: Any) -> Any:
         """Same shape."""
         return F.elu(input, self.alpha, self.inplace)
 
-    def extra_repr(self) -> str:
-        """Settings."""
-        return f"alpha={self.alpha}{_inplace(self.inplace)}"
 
-
-class CELU(Module):
+class CELU(_Alpha):
     """``max(0, x) + min(0, alpha * (exp(x / alpha) - 1))``."""
-
-    __constants__ = ["alpha", "inplace"]
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
-        self.alpha = alpha
-        self.inplace = inplace
 
     def forward(self, input: Any) -> Any:
         """Same shape."""
         return F.celu(input, self.alpha, self.inplace)
-
-    def extra_repr(self) -> str:
-        """Settings."""
-        return f"alpha={self.alpha}{_inplace(self.inplace)}"
 
 
 class SELU(_InplaceOnly):
@@ -306,22 +299,12 @@ class GELU(Module):
         return f"approximate={self.approximate!r}"
 
 
-class Hardshrink(Module):
+class Hardshrink(_Shrink):
     """0 where ``|x| <= lambd``, else ``x``."""
-
-    __constants__ = ["lambd"]
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        super().__init__()
-        self.lambd = lambd
 
     def forward(self, input: Any) -> Any:
         """Same shape."""
         return F.hardshrink(input, self.lambd)
-
-    def extra_repr(self) -> str:
-        """Settings."""
-        return f"{self.lambd}"
 
 
 class LeakyReLU(Module):
@@ -370,22 +353,12 @@ class Softplus(Module):
         return f"beta={self.beta}, threshold={self.threshold}"
 
 
-class Softshrink(Module):
+class Softshrink(_Shrink):
     """``x`` moved towards 0 by ``lambd``."""
-
-    __constants__ = ["lambd"]
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        super().__init__()
-        self.lambd = lambd
 
     def forward(self, input: Any) -> Any:
         """Same shape."""
         return F.softshrink(input, self.lambd)
-
-    def extra_repr(self) -> str:
-        """Settings."""
-        return str(self.lambd)
 
 
 class PReLU(Module):

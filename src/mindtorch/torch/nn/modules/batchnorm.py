@@ -7,8 +7,8 @@ from typing import Any
 import mindtorch.torch as torch
 
 from .. import functional as F
-from .. import init
-from ..parameter import Parameter, UninitializedBuffer, UninitializedParameter
+from ..parameter import UninitializedBuffer, UninitializedParameter
+from ._affine import make_affine, reset_affine
 from .lazy import LazyModuleMixin
 from .module import Module
 
@@ -48,14 +48,7 @@ class _NormBase(Module):
         self.affine = affine
         self.track_running_stats = track_running_stats
         where = {"device": device, "dtype": dtype}
-        if affine:
-            self.weight = Parameter(torch.empty(num_features, **where))
-        else:
-            self.register_parameter("weight", None)
-        if affine and bias:
-            self.bias = Parameter(torch.empty(num_features, **where))
-        else:
-            self.register_parameter("bias", None)
+        make_affine(self, num_features, affine, affine and bias, **where)
         if track_running_stats:
             self.register_buffer("running_mean", torch.zeros(num_features, **where))
             self.register_buffer("running_var", torch.ones(num_features, **where))
@@ -76,9 +69,7 @@ class _NormBase(Module):
         """weight 1, bias 0, and fresh statistics."""
         self.reset_running_stats()
         if self.affine:
-            init.ones_(self.weight)
-            if self.bias is not None:
-                init.zeros_(self.bias)
+            reset_affine(self)
 
     def _check_input_dim(self, input: Any) -> None:
         raise NotImplementedError(f"{type(self).__name__} must say which inputs it takes (_check_input_dim)")

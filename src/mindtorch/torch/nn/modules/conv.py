@@ -194,35 +194,30 @@ class _Plain(_ConvNd):
             return input, self.padding
         return F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode), 0
 
+    def _conv_forward(self, input: Any, weight: Any, bias: Any) -> Any:
+        x, padding = self._padded(input)
+        return getattr(F, self._function)(x, weight, bias, self.stride, padding, self.dilation, self.groups)
+
 
 class Conv1d(_Plain):
     """1-d convolution: (N, C_in, L) -> (N, C_out, L_out). weight (C_out, C_in/groups, k)."""
 
     _nd = 1
-
-    def _conv_forward(self, input: Any, weight: Any, bias: Any) -> Any:
-        x, padding = self._padded(input)
-        return F.conv1d(x, weight, bias, self.stride, padding, self.dilation, self.groups)
+    _function = "conv1d"
 
 
 class Conv2d(_Plain):
     """2-d convolution: (N, C_in, H, W) -> (N, C_out, H_out, W_out). weight (C_out, C_in/groups, kh, kw)."""
 
     _nd = 2
-
-    def _conv_forward(self, input: Any, weight: Any, bias: Any) -> Any:
-        x, padding = self._padded(input)
-        return F.conv2d(x, weight, bias, self.stride, padding, self.dilation, self.groups)
+    _function = "conv2d"
 
 
 class Conv3d(_Plain):
     """3-d convolution: (N, C_in, D, H, W) -> (N, C_out, ...). weight (C_out, C_in/groups, kd, kh, kw)."""
 
     _nd = 3
-
-    def _conv_forward(self, input: Any, weight: Any, bias: Any) -> Any:
-        x, padding = self._padded(input)
-        return F.conv3d(x, weight, bias, self.stride, padding, self.dilation, self.groups)
+    _function = "conv3d"
 
 
 class _ConvTransposeNd(_ConvNd):
@@ -301,34 +296,30 @@ class _ConvTransposeNd(_ConvNd):
             weight, bias = params["weight"], params["bias"]
         except KeyError:
             weight, bias = self.weight, self.bias
-        return self._call(input, weight, bias, self.stride, self.padding, extra, self.groups, self.dilation)
+        return getattr(F, self._function)(
+            input, weight, bias, self.stride, self.padding, extra, self.groups, self.dilation
+        )
 
 
 class ConvTranspose1d(_ConvTransposeNd):
     """Transposed 1-d convolution: (N, C_in, L) -> (N, C_out, L_out). weight (C_in, C_out/groups, k)."""
 
     _nd = 1
-
-    def _call(self, *args: Any) -> Any:
-        return F.conv_transpose1d(*args)
+    _function = "conv_transpose1d"
 
 
 class ConvTranspose2d(_ConvTransposeNd):
     """Transposed 2-d convolution. weight (C_in, C_out/groups, kh, kw)."""
 
     _nd = 2
-
-    def _call(self, *args: Any) -> Any:
-        return F.conv_transpose2d(*args)
+    _function = "conv_transpose2d"
 
 
 class ConvTranspose3d(_ConvTransposeNd):
     """Transposed 3-d convolution. weight (C_in, C_out/groups, kd, kh, kw)."""
 
     _nd = 3
-
-    def _call(self, *args: Any) -> Any:
-        return F.conv_transpose3d(*args)
+    _function = "conv_transpose3d"
 
 
 class _LazyConvXdMixin(LazyModuleMixin):

@@ -55,14 +55,31 @@ class _WeightedLoss(_Loss):
         self.register_buffer("weight", weight)
 
 
-class L1Loss(_Loss):
-    """``|x - y|``."""
+class _PlainLoss(_Loss):
+    """A loss without options: ``_function`` of nn.functional, looked up anew so that a replaced one is seen."""
 
     __constants__ = ["reduction"]
+    _function = ""
 
     def forward(self, input: Any, target: Any) -> Any:
-        """Shapes (*), (*) -> () or (*)."""
-        return F.l1_loss(input, target, reduction=self.reduction)
+        """Shapes (*), (*) -> (), or without reduction one value per element or, over classes, per sample."""
+        return getattr(F, self._function)(input, target, reduction=self.reduction)
+
+
+class _MarginLoss(_Loss):
+    __constants__ = ["margin", "reduction"]
+
+    def __init__(
+        self, margin: float = 0.0, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.margin = margin
+
+
+class L1Loss(_PlainLoss):
+    """``|x - y|``."""
+
+    _function = "l1_loss"
 
 
 class NLLLoss(_WeightedLoss):
@@ -165,14 +182,10 @@ class KLDivLoss(_Loss):
         return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
 
 
-class MSELoss(_Loss):
+class MSELoss(_PlainLoss):
     """``(x - y)^2``."""
 
-    __constants__ = ["reduction"]
-
-    def forward(self, input: Any, target: Any) -> Any:
-        """Shapes (*), (*) -> () or (*)."""
-        return F.mse_loss(input, target, reduction=self.reduction)
+    _function = "mse_loss"
 
 
 class BCELoss(_WeightedLoss):
@@ -223,14 +236,10 @@ class HingeEmbeddingLoss(_Loss):
         return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
 
 
-class MultiLabelMarginLoss(_Loss):
+class MultiLabelMarginLoss(_PlainLoss):
     """Hinge loss over several target classes: (N, C), (N, C) int ended by -1."""
 
-    __constants__ = ["reduction"]
-
-    def forward(self, input: Any, target: Any) -> Any:
-        """() or (N)."""
-        return F.multilabel_margin_loss(input, target, reduction=self.reduction)
+    _function = "multilabel_margin_loss"
 
 
 class SmoothL1Loss(_Loss):
@@ -263,14 +272,10 @@ class HuberLoss(_Loss):
         return F.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
 
 
-class SoftMarginLoss(_Loss):
+class SoftMarginLoss(_PlainLoss):
     """``log(1 + exp(-y x))``."""
 
-    __constants__ = ["reduction"]
-
-    def forward(self, input: Any, target: Any) -> Any:
-        """Shapes (*), (*) -> () or (*)."""
-        return F.soft_margin_loss(input, target, reduction=self.reduction)
+    _function = "soft_margin_loss"
 
 
 class CrossEntropyLoss(_WeightedLoss):
@@ -317,32 +322,16 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
         return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
 
 
-class CosineEmbeddingLoss(_Loss):
+class CosineEmbeddingLoss(_MarginLoss):
     """``1 - cos`` where the target is 1, ``max(0, cos - margin)`` where it is -1: (N, D), (N, D), (N)."""
-
-    __constants__ = ["margin", "reduction"]
-
-    def __init__(
-        self, margin: float = 0.0, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
 
     def forward(self, input1: Any, input2: Any, target: Any) -> Any:
         """() or (N)."""
         return F.cosine_embedding_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
 
-class MarginRankingLoss(_Loss):
+class MarginRankingLoss(_MarginLoss):
     """``max(0, -y (x1 - x2) + margin)``."""
-
-    __constants__ = ["margin", "reduction"]
-
-    def __init__(
-        self, margin: float = 0.0, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
 
     def forward(self, input1: Any, input2: Any, target: Any) -> Any:
         """() or (N)."""

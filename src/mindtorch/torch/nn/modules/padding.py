@@ -65,6 +65,15 @@ class _ConstantPadNd(Module):
         return f"padding={self.padding}, value={self.value}"
 
 
+class _ZeroPadNd(_ConstantPadNd):
+    def __init__(self, padding: Any) -> None:
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self) -> str:
+        """Padding."""
+        return f"{self.padding}"
+
+
 class _ReflectionPadNd(_PadNd):
     _mode = "reflect"
 
@@ -89,15 +98,8 @@ class ConstantPad1d(_ConstantPadNd):
     _nd = 1
 
 
-class ZeroPad1d(ConstantPad1d):
+class ZeroPad1d(_ZeroPadNd, ConstantPad1d):
     """Pads 1 dimension with zeros."""
-
-    def __init__(self, padding: Any) -> None:
-        super().__init__(padding, 0.0)
-
-    def extra_repr(self) -> str:
-        """Padding."""
-        return f"{self.padding}"
 
 
 class ReflectionPad1d(_ReflectionPadNd):
@@ -124,15 +126,8 @@ class ConstantPad2d(_ConstantPadNd):
     _nd = 2
 
 
-class ZeroPad2d(ConstantPad2d):
+class ZeroPad2d(_ZeroPadNd, ConstantPad2d):
     """Pads 2 dimensions with zeros."""
-
-    def __init__(self, padding: Any) -> None:
-        super().__init__(padding, 0.0)
-
-    def extra_repr(self) -> str:
-        """Padding."""
-        return f"{self.padding}"
 
 
 class ReflectionPad2d(_ReflectionPadNd):
@@ -159,15 +154,8 @@ class ConstantPad3d(_ConstantPadNd):
     _nd = 3
 
 
-class ZeroPad3d(ConstantPad3d):
+class ZeroPad3d(_ZeroPadNd, ConstantPad3d):
     """Pads 3 dimensions with zeros."""
-
-    def __init__(self, padding: Any) -> None:
-        super().__init__(padding, 0.0)
-
-    def extra_repr(self) -> str:
-        """Padding."""
-        return f"{self.padding}"
 
 
 class ReflectionPad3d(_ReflectionPadNd):

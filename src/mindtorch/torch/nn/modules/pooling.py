@@ -32,7 +32,13 @@ __all__ = [
 ]
 
 
-class _MaxPoolNd(Module):
+class _Pool(Module):
+    """A layer whose ``forward`` calls ``_function`` of nn.functional, looked up anew so that a replaced one is seen."""
+
+    _function = ""
+
+
+class _MaxPoolNd(_Pool):
     __constants__ = ["kernel_size", "stride", "padding", "dilation", "return_indices", "ceil_mode"]
 
     def __init__(
@@ -59,13 +65,9 @@ class _MaxPoolNd(Module):
             f"ceil_mode={self.ceil_mode}"
         )
 
-
-class MaxPool1d(_MaxPoolNd):
-    """Maximum over windows of (N, C, L)."""
-
     def forward(self, input: Any) -> Any:
         """Pooled values; with ``return_indices`` also where each came from."""
-        return F.max_pool1d(
+        return getattr(F, self._function)(
             input,
             self.kernel_size,
             self.stride,
@@ -74,41 +76,27 @@ class MaxPool1d(_MaxPoolNd):
             ceil_mode=self.ceil_mode,
             return_indices=self.return_indices,
         )
+
+
+class MaxPool1d(_MaxPoolNd):
+    """Maximum over windows of (N, C, L)."""
+
+    _function = "max_pool1d"
 
 
 class MaxPool2d(_MaxPoolNd):
     """Maximum over windows of (N, C, H, W)."""
 
-    def forward(self, input: Any) -> Any:
-        """Pooled values; with ``return_indices`` also where each came from."""
-        return F.max_pool2d(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.dilation,
-            ceil_mode=self.ceil_mode,
-            return_indices=self.return_indices,
-        )
+    _function = "max_pool2d"
 
 
 class MaxPool3d(_MaxPoolNd):
     """Maximum over windows of (N, C, D, H, W)."""
 
-    def forward(self, input: Any) -> Any:
-        """Pooled values; with ``return_indices`` also where each came from."""
-        return F.max_pool3d(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.dilation,
-            ceil_mode=self.ceil_mode,
-            return_indices=self.return_indices,
-        )
+    _function = "max_pool3d"
 
 
-class _MaxUnpoolNd(Module):
+class _MaxUnpoolNd(_Pool):
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
         super().__init__()
         self.kernel_size = self._tuple(kernel_size)
@@ -119,38 +107,33 @@ class _MaxUnpoolNd(Module):
         """Settings."""
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
+    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:
+        """``output_size`` picks among the sizes that the stride leaves open."""
+        return getattr(F, self._function)(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
 
 class MaxUnpool1d(_MaxUnpoolNd):
     """Puts the values of MaxPool1d back to where ``indices`` say; zeros elsewhere."""
 
+    _function = "max_unpool1d"
     _tuple = staticmethod(_single)
-
-    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:
-        """``output_size`` picks among the sizes that the stride leaves open."""
-        return F.max_unpool1d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
     """Puts the values of MaxPool2d back to where ``indices`` say; zeros elsewhere."""
 
+    _function = "max_unpool2d"
     _tuple = staticmethod(_pair)
-
-    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:
-        """``output_size`` picks among the sizes that the stride leaves open."""
-        return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
     """Puts the values of MaxPool3d back to where ``indices`` say; zeros elsewhere."""
 
+    _function = "max_unpool3d"
     _tuple = staticmethod(_triple)
 
-    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:
-        """``output_size`` picks among the sizes that the stride leaves open."""
-        return F.max_unpool3d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
-
-class _AvgPoolNd(Module):
+class _AvgPoolNd(_Pool):
     __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
 
     def extra_repr(self) -> str:
@@ -206,13 +189,9 @@ class _AvgPoolDivisor(_AvgPoolNd):
         for name, default in (("padding", 0), ("ceil_mode", False), ("count_include_pad", True)):
             self.__dict__.setdefault(name, default)
 
-
-class AvgPool2d(_AvgPoolDivisor):
-    """Mean over windows of (N, C, H, W)."""
-
     def forward(self, input: Any) -> Any:
-        """(N, C, H, W) -> pooled."""
-        return F.avg_pool2d(
+        """Pooled values."""
+        return getattr(F, self._function)(
             input,
             self.kernel_size,
             self.stride,
@@ -221,29 +200,25 @@ class AvgPool2d(_AvgPoolDivisor):
             self.count_include_pad,
             self.divisor_override,
         )
+
+
+class AvgPool2d(_AvgPoolDivisor):
+    """Mean over windows of (N, C, H, W)."""
+
+    _function = "avg_pool2d"
 
 
 class AvgPool3d(_AvgPoolDivisor):
     """Mean over windows of (N, C, D, H, W)."""
 
-    def forward(self, input: Any) -> Any:
-        """(N, C, D, H, W) -> pooled."""
-        return F.avg_pool3d(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.ceil_mode,
-            self.count_include_pad,
-            self.divisor_override,
-        )
+    _function = "avg_pool3d"
 
 
 def _is_ratio(ratio: Any) -> bool:
     return all(0 < r < 1 for r in ratio)
 
 
-class _FractionalMaxPoolNd(Module):
+class _FractionalMaxPoolNd(_Pool):
     __constants__ = ["kernel_size", "return_indices", "output_size", "output_ratio"]
 
     def __init__(
@@ -268,15 +243,9 @@ class _FractionalMaxPoolNd(Module):
         if self.output_ratio is not None and not _is_ratio(self.output_ratio):
             raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
 
-
-class FractionalMaxPool2d(_FractionalMaxPoolNd):
-    """Maximum over windows of random places, for an output of a given size or ratio."""
-
-    _tuple = staticmethod(_pair)
-
     def forward(self, input: Any) -> Any:
         """Pooled values; with ``return_indices`` also where each came from."""
-        return F.fractional_max_pool2d(
+        return getattr(F, self._function)(
             input,
             self.kernel_size,
             self.output_size,
@@ -284,26 +253,23 @@ class FractionalMaxPool2d(_FractionalMaxPoolNd):
             self.return_indices,
             _random_samples=self._random_samples,
         )
+
+
+class FractionalMaxPool2d(_FractionalMaxPoolNd):
+    """Maximum over windows of random places, for an output of a given size or ratio."""
+
+    _function = "fractional_max_pool2d"
+    _tuple = staticmethod(_pair)
 
 
 class FractionalMaxPool3d(_FractionalMaxPoolNd):
     """Maximum over windows of random places, for an output of a given size or ratio."""
 
+    _function = "fractional_max_pool3d"
     _tuple = staticmethod(_triple)
 
-    def forward(self, input: Any) -> Any:
-        """Pooled values; with ``return_indices`` also where each came from."""
-        return F.fractional_max_pool3d(
-            input,
-            self.kernel_size,
-            self.output_size,
-            self.output_ratio,
-            self.return_indices,
-            _random_samples=self._random_samples,
-        )
 
-
-class _LPPoolNd(Module):
+class _LPPoolNd(_Pool):
     __constants__ = ["norm_type", "kernel_size", "stride", "ceil_mode"]
 
     def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> None:
@@ -319,99 +285,90 @@ class _LPPoolNd(Module):
             f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, ceil_mode={self.ceil_mode}"
         )
 
+    def forward(self, input: Any) -> Any:
+        """Pooled values."""
+        return getattr(F, self._function)(
+            input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
+        )
+
 
 class LPPool1d(_LPPoolNd):
     """p-norm over windows of 1 dimension."""
 
-    def forward(self, input: Any) -> Any:
-        """Pooled values."""
-        return F.lp_pool1d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+    _function = "lp_pool1d"
 
 
 class LPPool2d(_LPPoolNd):
     """p-norm over windows of 2 dimensions."""
 
-    def forward(self, input: Any) -> Any:
-        """Pooled values."""
-        return F.lp_pool2d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+    _function = "lp_pool2d"
 
 
 class LPPool3d(_LPPoolNd):
     """p-norm over windows of 3 dimensions."""
 
-    def forward(self, input: Any) -> Any:
-        """Pooled values."""
-        return F.lp_pool3d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+    _function = "lp_pool3d"
 
 
-class _AdaptiveMaxPoolNd(Module):
-    __constants__ = ["output_size", "return_indices"]
-
-    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
-        super().__init__()
-        self.output_size = output_size
-        self.return_indices = return_indices
-
-    def extra_repr(self) -> str:
-        """Settings."""
-        return f"output_size={self.output_size}"
-
-
-class _AdaptiveAvgPoolNd(Module):
+class _AdaptiveAvgPoolNd(_Pool):
     __constants__ = ["output_size"]
 
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
 
+    def forward(self, input: Any) -> Any:
+        """Pooled values."""
+        return getattr(F, self._function)(input, self.output_size)
+
     def extra_repr(self) -> str:
         """Settings."""
         return f"output_size={self.output_size}"
 
 
-class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """Maximum over windows chosen so that the output has ``output_size``."""
+class _AdaptiveMaxPoolNd(_AdaptiveAvgPoolNd):
+    __constants__ = ["output_size", "return_indices"]
+
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__(output_size)
+        self.return_indices = return_indices
 
     def forward(self, input: Any) -> Any:
         """Pooled values; with ``return_indices`` also where each came from."""
-        return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
+        return getattr(F, self._function)(input, self.output_size, self.return_indices)
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
+    """Maximum over windows chosen so that the output has ``output_size``."""
+
+    _function = "adaptive_max_pool1d"
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Mean over windows chosen so that the output has ``output_size``."""
 
-    def forward(self, input: Any) -> Any:
-        """Pooled values."""
-        return F.adaptive_avg_pool1d(input, self.output_size)
+    _function = "adaptive_avg_pool1d"
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """Maximum over windows chosen so that the output has ``output_size``."""
 
-    def forward(self, input: Any) -> Any:
-        """Pooled values; with ``return_indices`` also where each came from."""
-        return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
+    _function = "adaptive_max_pool2d"
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Mean over windows chosen so that the output has ``output_size``."""
 
-    def forward(self, input: Any) -> Any:
-        """Pooled values."""
-        return F.adaptive_avg_pool2d(input, self.output_size)
+    _function = "adaptive_avg_pool2d"
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Maximum over windows chosen so that the output has ``output_size``."""
 
-    def forward(self, input: Any) -> Any:
-        """Pooled values; with ``return_indices`` also where each came from."""
-        return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
+    _function = "adaptive_max_pool3d"
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Mean over windows chosen so that the output has ``output_size``."""
 
-    def forward(self, input: Any) -> Any:
-        """Pooled values."""
-        return F.adaptive_avg_pool3d(input, self.output_size)
+    _function = "adaptive_avg_pool3d"
