@@ -14,6 +14,7 @@ _FROM = {
     "convert_to_torch_tensor": "convert_tensor",
     "debug_layer_info": "layers",
     "pth2ckpt": "pth2ckpt",
+    "step_timer": "timing.step_timer",
 }
 """Public function -> the file it lives in."""
 

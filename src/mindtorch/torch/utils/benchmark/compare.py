@@ -79,7 +79,7 @@ class Compare:
 
     def _text(self, m: Measurement, length: float) -> str:
         value = m.median / length
-        text = f"{trim_sigfig(value, m.significant_figures):g}" if self._trim else f"{value:.1f}"
+        text = f"{trim_sigfig(value, m.significant_figures) if self._trim else value:.1f}"
         if self._warn and m.has_warnings:
             text += f" (! {m.iqr / m.median * 100:.0f}%)"
         return text

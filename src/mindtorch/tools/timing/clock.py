@@ -1,0 +1,192 @@
+"""`StepClock`: splits steps into phases, from the ranges that DataLoader, backward and Optimizer announce themselves.
+
+A step lasts from one request for a batch to the next; without a DataLoader from one optimiser step to the next. What lies
+between two ranges belongs to the phase that the next range ends: what comes before backward is forward, between backward
+and the optimiser (clipping) optimiser, behind the optimiser's step other. So the phases add up to the step.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from mindtorch.core import observe
+
+PHASES = ("data", "transfer", "forward", "backward", "optimizer", "other")
+
+
+class Step:
+    """Seconds of one step by phase. ``first`` marks the first one from its loader, which pays for preparations."""
+
+    def __init__(self, loader: Any, first: bool) -> None:
+        self.loader, self.first = loader, first
+        self.phases = dict.fromkeys(PHASES, 0.0)
+        self.iterators: set[int] = set()
+        self.last = ""
+        self.trained = False
+
+    @property
+    def total(self) -> float:
+        """Seconds of the whole step."""
+        return sum(self.phases.values())
+
+
+class Enough(SystemExit):
+    """Ends the program when as many steps as wanted are timed. No ``except Exception`` stops it."""
+
+
+def synchronize() -> None:
+    """Wait for what was sent to a device, so that its time is counted where it was asked for."""
+    from mindtorch.core.device import accelerators
+
+    if accelerators():
+        from mindtorch.torch import accelerator
+
+        accelerator.synchronize()
+
+
+class StepClock:
+    """Listens from `start` to `stop`; ``steps`` holds the finished steps.
+
+    ``limit`` raises `Enough` after so many timed steps (first ones not counted). ``workers`` gives loader number ``which``
+    (in order of first use) another ``num_workers``. ``tick`` is called with each finished step.
+    """
+
+    nodes = False
+
+    def __init__(
+        self, limit: int | None = None, workers: int | None = None, which: int = 0, tick: Callable[[Step], None] | None = None
+    ) -> None:
+        self.steps: list[Step] = []
+        self.loaders: list[Any] = []
+        self._limit, self._workers, self._which, self._tick = limit, workers, which, tick
+        self._open: list[Step] = []
+        self._of: dict[int, Any] = {}
+        self._ranges: list[str] = []
+        self._mark = 0.0
+        self._thread = threading.get_ident()
+        self._pending: Any = None
+        self._timed = 0
+
+    def start(self) -> None:
+        """Listen."""
+        observe.RANGES.append(self)
+        self._mark = time.perf_counter()
+
+    def stop(self) -> None:
+        """Listen no longer. The step that was going on is not counted."""
+        if self in observe.RANGES:
+            observe.RANGES.remove(self)
+        self._open.clear()
+
+    # ------------------------------------------------------------------ the listener
+    def enter(self, kind: str, name: str, what: Any) -> str | None:
+        """A range begins."""
+        if threading.get_ident() != self._thread or kind in ("user", "node") or name == "to cpu":
+            return None
+        if kind == "loader":
+            self._seen(what)
+            return None
+        now = self._now()
+        if kind == "data" and "data" not in self._ranges:
+            self._request(what, now)
+        elif not self._open:
+            self._open.append(Step(None, not self.steps))
+            self._mark = now
+        self._attribute(kind, now)
+        self._ranges.append(kind)
+        if name.startswith("Optimizer.step#"):
+            self._open[-1].trained = True
+            return "step"
+        return kind
+
+    def leave(self, token: str | None) -> None:
+        """A range ends."""
+        if token is None or not self._ranges:
+            return
+        now = self._now()
+        kind = self._ranges[-1]
+        if self._open:
+            step = self._open[-1]
+            step.phases[kind] += now - self._mark
+            step.last = kind
+        self._mark = now
+        self._ranges.pop()
+        if kind == "data" and isinstance(sys.exc_info()[1], StopIteration):
+            self._exhausted()
+        elif token == "step" and self._open and self._open[-1].loader is None and not self._ranges:
+            self._close(self._open.pop())
+
+    # ------------------------------------------------------------------ steps
+    def _now(self) -> float:
+        synchronize()
+        return time.perf_counter()
+
+    def _seen(self, loader: Any) -> None:
+        if not any(known is loader for known in self.loaders):
+            if self._workers is not None and len(self.loaders) == self._which:
+                loader.num_workers = self._workers
+                if self._workers and loader.prefetch_factor is None:
+                    loader.prefetch_factor = 2
+            self.loaders.append(loader)
+        self._pending = loader
+
+    def _loader(self, iterator: Any) -> Any:
+        if id(iterator) not in self._of:
+            self._of[id(iterator)] = (self._pending, iterator)  # the iterator is kept, so that its id stays its own
+        return self._of[id(iterator)][0]
+
+    def _attribute(self, kind: str, now: float) -> None:
+        """Give the time since the last range to a phase, now that a range of ``kind`` begins."""
+        step = self._open[-1]
+        if self._ranges:
+            phase = self._ranges[-1]
+        elif kind == "optimizer" and step.last in ("backward", "optimizer"):
+            phase = "optimizer"
+        else:
+            phase = "forward"
+        step.phases[phase] += now - self._mark
+        self._mark = now
+
+    def _request(self, iterator: Any, now: float) -> None:
+        """A batch is asked for: the next step begins, unless a second loader gives its part of the same one."""
+        me = id(iterator)
+        if any(me in s.iterators for s in self._open):
+            while me not in self._open[-1].iterators:
+                self._finish(self._open.pop(), now)
+            if self._open[-1].last == "data" and len(self._open[-1].iterators) > 1:
+                return
+            self._finish(self._open.pop(), now)
+        elif self._open and self._open[-1].last == "data":
+            self._open[-1].iterators.add(me)
+            return
+        elif self._open and self._open[-1].loader is None:
+            self._open.pop()
+        elif self._open:
+            self._attribute("data", now)  # a loop inside a step, such as an evaluation: the step goes on behind it
+        loader = self._loader(iterator)
+        step = Step(loader, not any(s.loader is loader for s in self.steps))
+        step.iterators.add(me)
+        self._open.append(step)
+        self._mark = now
+
+    def _finish(self, step: Step, now: float) -> None:
+        rest = "other" if step.last in ("optimizer", "backward") else "forward"
+        step.phases[rest] += now - self._mark
+        self._mark = now
+        self._close(step)
+
+    def _close(self, step: Step) -> None:
+        self.steps.append(step)
+        self._timed += not step.first and (step.trained or step.loader is None)
+        if self._tick is not None:
+            self._tick(step)
+        if self._limit is not None and self._timed >= self._limit:
+            raise Enough(0)
+
+    def _exhausted(self) -> None:
+        if self._open and self._open[-1].iterators:
+            self._open.pop()
