@@ -114,7 +114,7 @@ def compute(row: Any, values: list[Any], dev: Any) -> Any:
         return _view(row, values)
     _check_devices(row, values, dev)
     fn = kernels.find(row.name)
-    why = "no MindSpore kernel"
+    why = ""
     if fn is not None:
         try:
             r = fn(*[_to_ms(p, v, row, values) for p, v in zip(row.params, values)])
@@ -128,9 +128,11 @@ def compute(row: Any, values: list[Any], dev: Any) -> Any:
             else:
                 _note(row.name, "accepted")
                 return _host(row, values, dev)
-    if not _nothing(values):
+    if kernels.is_drawn(row.name):
+        _note(row.name, "drawn")
+    elif not _nothing(values):
         _note(row.name, "fallback")
-        _say(row.name, dev, why)
+        _say(row.name, dev, why or kernels.reason(row.name))
     return _host(row, values, dev)
 
 

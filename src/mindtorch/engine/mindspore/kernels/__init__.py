@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 _FILES = ("pointwise", "shapes", "reductions", "moves", "order", "network", "convolution", "pooling", "activations",
-          "normalising", "recurrent")  # fmt: skip
+          "normalising", "recurrent", "scatters", "spectra", "matrices",
+          "special", "sets", "grids", "drawn")  # fmt: skip
 ROWS: list[Any] = []
 """The op table's rows, given by the op table itself (this room is below it)."""
 _HOST: dict[str, Callable[..., Any]] = {}
@@ -37,6 +38,23 @@ def kernel(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         return fn
 
     return register
+
+
+def reason(name: str) -> str:
+    """Why the row ``name`` runs on the host."""
+    from mindtorch.engine.mindspore.kernels.absent import ABSENT, DRAWN
+
+    return ABSENT.get(name) or (DRAWN_REASON if name in DRAWN else "no MindSpore kernel")
+
+
+DRAWN_REASON = "drawn on the host by design: the numbers are those of PyTorch's CPU stream"
+
+
+def is_drawn(name: str) -> bool:
+    """Whether the row draws random numbers, which come from the host's stream and are moved."""
+    from mindtorch.engine.mindspore.kernels.absent import DRAWN
+
+    return name in DRAWN
 
 
 def find(name: str) -> Callable[..., Any] | None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from mindtorch.engine.mindspore import door
 from mindtorch.engine.mindspore.kernels import Unsupported, kernel
+from mindtorch.engine.mindspore.kernels.moves import zeros_of
 from mindtorch.engine.mindspore.kernels.pointwise import beside, zeros
 from mindtorch.engine.mindspore.kernels.reductions import mean, total
 
@@ -19,13 +22,35 @@ def _filled(*ts: Any) -> None:
         raise Unsupported("nothing, or other than floats")
 
 
+_WHOLE = (ms.int8, ms.int16, ms.int32, ms.int64, ms.uint8)
+
+
 @kernel("matmul", "mm", "bmm", "mv", "dot")
 def product(a: Any, b: Any) -> Any:
     """Matrix product of vectors, matrices and batches."""
-    _filled(a, b)
+    if a.dtype != b.dtype or not a.ndim or not b.ndim or a.dtype == ms.bool_:
+        raise Unsupported("operands that PyTorch refuses")
+    if 0 in a.shape or 0 in b.shape:
+        return zeros_of(_shape(a, b), a.dtype)
     if a.ndim == 1 and b.ndim == 1:
-        return total(mint.mul(a, b))
+        return total(mint.mul(a, b)).astype(a.dtype)
+    if a.dtype in _WHOLE:
+        if a.ndim == 1 or b.ndim == 1:
+            return _vector(a, b)
+        return total(mint.mul(mint.unsqueeze(a, -1), mint.unsqueeze(b, -3)), -2).astype(a.dtype)
     return ops.matmul(a, b)
+
+
+def _vector(a: Any, b: Any) -> Any:
+    """Whole numbers: a matrix times a vector, or a vector times a matrix."""
+    if b.ndim == 1:
+        return total(mint.mul(a, b), -1).astype(a.dtype)
+    return total(mint.mul(mint.unsqueeze(a, -1), b), -2).astype(a.dtype)
+
+
+def _shape(a: Any, b: Any) -> tuple[int, ...]:
+    """Shape of the product; RuntimeError of NumPy's kind when operands do not fit."""
+    return np.matmul(np.broadcast_to(np.int8(0), tuple(a.shape)), np.broadcast_to(np.int8(0), tuple(b.shape))).shape
 
 
 def _scaled(x: Any, by: Any) -> Any:
@@ -63,7 +88,6 @@ def _linear_input(g: Any, weight: Any) -> Any:
 
 @kernel("linear_weight")
 def _linear_weight(g: Any, x: Any) -> Any:
-    _filled(g, x)
     return product(_t(g.reshape((-1, g.shape[-1]))), x.reshape((-1, x.shape[-1])))
 
 
@@ -75,9 +99,9 @@ def _linear_bias(g: Any) -> Any:
 # ------------------------------------------------------------------------------------------ normalisation
 @kernel("layer_norm")
 def _layer_norm(x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    if not shape or 0 in x.shape:
+        raise Unsupported("nothing to normalise")
     _filled(x)
-    if not shape:
-        raise Unsupported("no dimensions to normalise")
     d = tuple(range(x.ndim - len(shape), x.ndim))
     away = mint.sub(x, mean(x, d, True))
     v = mean(mint.mul(away, away), d, True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from mindtorch.engine.mindspore import door
-from mindtorch.engine.mindspore.kernels import Unsupported, kernel
+from mindtorch.engine.mindspore.kernels import Unsupported, find, kernel
 
 ms = door.load()
 mint, ops = ms.mint, ms.ops
+_FLOATS = (ms.float16, ms.bfloat16, ms.float32, ms.float64)
 _INTS = (ms.int8, ms.int16, ms.int32, ms.int64, ms.uint8)
 _COMPLEX = (ms.complex64, ms.complex128)
 
@@ -46,9 +49,25 @@ for _name in ("neg", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "s
               "floor", "ceil", "trunc", "frac", "isfinite", "isinf", "isneginf", "erf", "erfc", "logical_not",
               "bitwise_not"):  # fmt: skip
     _unary(_name, getattr(mint, _name))
-for _name in ("sgn", "signbit", "deg2rad", "rad2deg", "isposinf", "isreal", "lgamma", "digamma", "i0", "bessel_j0", "bessel_j1"):  # fmt: skip
+for _name in ("sgn", "signbit", "deg2rad", "rad2deg", "isposinf", "isreal", "lgamma", "i0"):
     if hasattr(ops, _name):
         _unary(_name, getattr(ops, _name))
+
+
+def _single(name: str) -> None:
+    fn = getattr(ops, name)
+
+    def run(x: Any) -> Any:
+        if x.dtype == ms.float64:
+            raise Unsupported("MindSpore's has single precision for float64")
+        return fn(x)
+
+    run.__name__ = name
+    kernel(name)(run)
+
+
+for _name in ("digamma", "bessel_j0", "bessel_j1"):
+    _single(_name)
 
 
 @kernel("tanh")
@@ -63,8 +82,7 @@ def _tanh(x: Any) -> Any:
 @kernel("abs")
 def _abs(x: Any) -> Any:
     if x.dtype in _COMPLEX:
-        # MindSpore's CPU target answers with complex numbers.
-        raise Unsupported("abs of complex numbers")
+        return ops.ComplexAbs()(x)
     return x if x.dtype == ms.bool_ else mint.abs(x)
 
 
@@ -105,13 +123,6 @@ def _true_div(x: Any, y: Any) -> Any:
     return mint.div(*pair(x, y))
 
 
-@kernel("_mode_div")
-def _mode_div(x: Any, y: Any, mode: str) -> Any:
-    x, y = pair(x, y)
-    _not_long(x)
-    return mint.div(x, y, rounding_mode=mode)
-
-
 @kernel("pow")
 def _pow(x: Any, y: Any) -> Any:
     if not _is_tensor(y) and x.dtype not in _INTS:
@@ -122,10 +133,34 @@ def _pow(x: Any, y: Any) -> Any:
     return mint.pow(*pair(x, y))
 
 
-def _not_long(x: Any) -> None:
+def _quotient(x: Any, y: Any, toward_zero: bool) -> tuple[Any, Any]:
+    """Quotient and remainder of whole numbers, exact: MindSpore's CPU target divides long ones in float64."""
+    q = ops.FloorDiv()(x, y)
     if x.dtype == ms.int64:
-        # MindSpore's CPU target divides them in float64, which loses the low digits.
-        raise Unsupported("division of int64")
+        big = ms.Tensor(1 << 52, ms.int64)
+        far = mint.logical_or(mint.greater(mint.abs(x), big), mint.greater(mint.abs(y), big))
+        if bool(far.any()):
+            raise Unsupported("division of whole numbers beyond 2**52")
+    r = mint.sub(x, mint.mul(q, y))
+    if toward_zero:
+        turn = mint.logical_and(mint.not_equal(r, beside(0, r)), mint.less(mint.mul(mint.sign(x), mint.sign(y)), beside(0, r)))
+        step = turn.astype(x.dtype)
+        q, r = mint.add(q, step), mint.sub(r, mint.mul(step, y))
+    return q, r
+
+
+def _divisible(y: Any) -> None:
+    if bool(mint.equal(y, beside(0, y)).any()):
+        raise Unsupported("division by zero")
+
+
+@kernel("_mode_div")
+def _mode_div(x: Any, y: Any, mode: str) -> Any:
+    x, y = pair(x, y)
+    if x.dtype in _INTS and mode is not None:
+        _divisible(y)
+        return _quotient(x, y, mode == "trunc")[0]
+    return mint.div(x, y, rounding_mode=mode)
 
 
 def _divide(name: str) -> None:
@@ -133,8 +168,10 @@ def _divide(name: str) -> None:
 
     def run(x: Any, y: Any) -> Any:
         x, y = pair(x, y)
-        _not_long(x)
-        return fn(x, y)
+        if x.dtype not in _INTS:
+            return fn(x, y)
+        _divisible(y)
+        return _quotient(x, y, name == "fmod")[0 if name == "floor_divide" else 1]
 
     run.__name__ = name
     kernel(name)(run)
@@ -152,14 +189,45 @@ def _binary(name: str, fn: Callable[..., Any]) -> None:
     kernel(name)(run)
 
 
-for _name in ("atan2", "logaddexp", "logaddexp2", "maximum", "minimum", "gcd", "bitwise_and",
+def _wider(name: str) -> None:
+    fn = getattr(mint, name)
+
+    def run(x: Any, y: Any) -> Any:
+        x, y = pair(x, y)
+        shape = np.broadcast_shapes(tuple(x.shape), tuple(y.shape))
+        if 0 in shape:
+            return mint.broadcast_to(ms.Tensor(0, x.dtype), shape)
+        r = fn(x, y)
+        if x.dtype not in _FLOATS:
+            return r
+        # MindSpore's extremes pass over NaNs; the sum keeps them.
+        s = mint.add(x, y)
+        bad = mint.logical_or(mint.not_equal(x, x), mint.not_equal(y, y))
+        return _where(bad, s, r)
+
+    run.__name__ = name
+    kernel(name)(run)
+
+
+for _name in ("maximum", "minimum"):
+    _wider(_name)
+for _name in ("atan2", "logaddexp", "logaddexp2", "gcd", "bitwise_and",
               "bitwise_or", "bitwise_xor", "eq", "ne", "lt", "le", "gt", "ge", "xlogy"):  # fmt: skip
     if hasattr(mint, _name):
         _binary(_name, getattr(mint, _name))
 for _name in ("hypot", "copysign", "fmax", "fmin", "heaviside", "lcm", "bitwise_left_shift", "bitwise_right_shift",
-              "igamma", "igammac", "zeta"):  # fmt: skip
+              "igamma", "igammac"):  # fmt: skip
     if hasattr(ops, _name):
         _binary(_name, getattr(ops, _name))
+
+
+@kernel("zeta")
+def _zeta(x: Any, y: Any) -> Any:
+    x, y = pair(x, y)
+    shape = np.broadcast_shapes(tuple(x.shape), tuple(y.shape))
+    return ops.zeta(mint.broadcast_to(x, shape), mint.broadcast_to(y, shape))
+
+
 
 
 def _logic(name: str) -> None:
@@ -179,18 +247,18 @@ for _name in ("logical_and", "logical_or", "logical_xor"):
 @kernel("clamp")
 def _clamp(x: Any, low: Any = None, high: Any = None) -> Any:
     if low is not None:
-        x = mint.maximum(*pair(x, low))
-    return x if high is None else mint.minimum(*pair(x, high))
+        x = find("maximum")(x, low)
+    return x if high is None else find("minimum")(x, high)
 
 
 @kernel("clamp_min")
 def _clamp_min(x: Any, low: Any) -> Any:
-    return mint.maximum(*pair(x, low))
+    return find("maximum")(x, low)
 
 
 @kernel("clamp_max")
 def _clamp_max(x: Any, high: Any) -> Any:
-    return mint.minimum(*pair(x, high))
+    return find("minimum")(x, high)
 
 
 @kernel("clamp_backward")
@@ -217,9 +285,9 @@ def where(a: Any, b: Any, mask: Any) -> Any:
 
 @kernel("masked_fill")
 def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
-    shape = mint.broadcast_to(mask, x.shape) if tuple(mask.shape) != tuple(x.shape) else mask
-    v = beside(value, x)
-    return _where(shape, mint.broadcast_to(v.astype(x.dtype), x.shape), x)
+    shape = np.broadcast_shapes(tuple(x.shape), tuple(mask.shape))
+    mask, x = (t if tuple(t.shape) == shape else mint.broadcast_to(t, shape) for t in (mask, x))
+    return _where(mask, mint.broadcast_to(beside(value, x).astype(x.dtype), shape), x)
 
 
 @kernel("lerp")
@@ -272,7 +340,7 @@ def _fill(x: Any, value: Any) -> Any:
 # ------------------------------------------------------------------------------------------ activations
 @kernel("relu")
 def _relu(x: Any) -> Any:
-    return mint.maximum(x, beside(0, x))
+    return _where(mint.less_equal(x, beside(0, x)), zeros(x), x)
 
 
 @kernel("threshold_backward")
