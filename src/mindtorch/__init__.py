@@ -10,9 +10,9 @@ from mindtorch._version import VERSION
 __version__ = VERSION
 
 _SWITCH = ("torch_disable", "torch_enable", "torch_pop")
-_ROOMS = ("torch", "torchvision", "torchaudio", "tools", "interop")
+_ROOMS = ("torch", "torchvision", "torchaudio", "tools", "interop", "graph")
 
-__all__ = ["__version__", "interop", "tools", "torch", "torch_disable", "torch_enable", "torch_pop", "torchvision", "value_and_grad"]
+__all__ = ["__version__", "graph", "interop", "tools", "torch", "torch_disable", "torch_enable", "torch_pop", "torchvision", "value_and_grad"]
 
 
 def __getattr__(name: str) -> Any:

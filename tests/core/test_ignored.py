@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,23 +16,26 @@ from mindtorch.torch.utils.data import DataLoader
 
 P = mt.ones(2, requires_grad=True)
 LOUD: dict[str, tuple[str, Callable[[], Any]]] = {
-    "compile_mode": ("mode", lambda: mt.compile(abs, mode="reduce-overhead")),
-    "compile_backend": ("backend", lambda: mt.compile(abs, backend="eager")),
-    "compile_fullgraph": ("fullgraph", lambda: mt.compile(abs, fullgraph=True)),
-    "script": ("example_inputs", lambda: mt.jit.script(abs, example_inputs=[(1,)])),
     "freeze": ("preserved_attrs", lambda: mt.jit.freeze(nn.Linear(1, 1).eval(), preserved_attrs=["a"])),
     "data_parallel": ("device_ids", lambda: nn.DataParallel(nn.Linear(1, 1), device_ids=[0])),
     "loader": ("pin_memory_device", lambda: DataLoader([1], pin_memory_device="cuda")),
     "embedding": ("sparse", lambda: nn.functional.embedding(mt.tensor([0]), mt.ones(1, 1), sparse=True)),
 }
 QUIET: dict[str, tuple[str, Callable[[], Any]]] = {
+    "compile_mode": ("mode", lambda: mt.compile(abs, mode="reduce-overhead")),
+    "script": ("example_inputs", lambda: mt.jit.script(abs, example_inputs=[(1,)])),
     "foreach": ("foreach", lambda: mt.optim.SGD([P], lr=0.1, foreach=True)),
     "fused": ("fused", lambda: mt.optim.Adam([P], fused=True)),
     "clip": ("foreach", lambda: nn.utils.clip_grad_norm_([P], 1.0, foreach=True)),
     "to": ("non_blocking", lambda: P.to("cpu", non_blocking=True)),
     "copy": ("non_blocking", lambda: mt.ones(2).copy_(mt.ones(2), non_blocking=True)),
-    "disable": ("reason", lambda: mt.compiler.disable(abs, reason="x")),
+    "storage_to": ("non_blocking", lambda: mt.ones(2).untyped_storage().to(device="cpu", non_blocking=True)),
+    "storage_copy": ("non_blocking", lambda: _storage().copy_(_storage(), non_blocking=True)),
 }
+
+
+def _storage() -> Any:
+    return mt.ones(2).untyped_storage()
 
 
 @pytest.fixture
@@ -82,3 +86,26 @@ def test_anomaly_without_the_check_for_nan() -> None:
     with mt.autograd.set_detect_anomaly(True, check_nan=False):
         (a.sqrt() * 0).sum().backward()
     assert a.grad.isnan().all()
+
+
+def test_hub_of_a_folder(tmp_path: Path, said: list[logging.LogRecord]) -> None:
+    (tmp_path / "hubconf.py").write_text("def three():\n    return 3\n")
+    assert mt.hub.load(str(tmp_path), "three", source="local") == 3
+    assert not said
+    assert mt.hub.load(str(tmp_path), "three", source="local", force_reload=True, trust_repo=True, verbose=False) == 3
+    text = " ".join(r.getMessage() for r in said)
+    assert all(f"argument {name!r} has no effect" in text for name in ("force_reload", "trust_repo", "verbose"))
+
+
+def test_event_writer(tmp_path: Path, said: list[logging.LogRecord]) -> None:
+    pytest.importorskip("tensorboard")
+    from mindtorch.torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(tmp_path)) as w:
+        w.add_scalar("a", 1.0)
+        w.add_hparams({"lr": 1}, {"loss": 2.0})
+        assert not said
+        w.add_scalar("a", 1.0, new_style=True)
+        w.add_hparams({"lr": 1}, {"loss": 2.0}, run_name="run")
+    text = " ".join(r.getMessage() for r in said)
+    assert all(f"argument {name!r} has no effect" in text for name in ("new_style", "run_name"))

@@ -1,13 +1,16 @@
-"""``torch.compile`` and ``torch.compiler``: compiled functions run eagerly here, and that is said once."""
+"""``torch.compile`` and ``torch.compiler``: functions and modules run as captured graphs (see ``mindtorch.graph``)."""
 
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable
 from typing import Any
 
 from mindtorch import log
+
+_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+_OURS = {"host": "host", "mindspore": "mindspore", "auto": "auto", "eager": "eager"}
+_THEIRS = ("inductor", "aot_eager", "cudagraphs", "onnxrt", "openxla", "tvm")
 
 
 def compile(  # noqa: A001 - public name
@@ -20,32 +23,42 @@ def compile(  # noqa: A001 - public name
     options: dict[str, Any] | None = None,
     disable: bool = False,
 ) -> Any:
-    """A callable with the results of ``model`` (a function or Module), run eagerly; also a decorator with options.
+    """``model`` (a function or Module) as a graph, with the results of ``model``; a decorator when it is left out.
 
-    TypeError for unknown options; RuntimeError when both ``mode`` and ``options`` are given, as in PyTorch.
+    ``backend``: "auto" (and PyTorch's names), "host", "mindspore" or "eager". ``fullgraph``: RuntimeError, naming the
+    line, when it cannot be captured whole. ``dynamic``: shapes are always specialised. RuntimeError for unknown modes and
+    backends, and when both ``mode`` and ``options`` are given, as in PyTorch.
     """
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
-    log.without_effect(
-        "torch.compile", "the function runs eagerly",
-        fullgraph=(fullgraph, False), dynamic=(dynamic, None), backend=(backend, "inductor"), mode=(mode, None), options=(options, None),
-    )  # fmt: skip
+    if mode is not None and mode not in _MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
     if model is None:
-        return functools.partial(compile, disable=disable)
+        return functools.partial(
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
+        )
     if not callable(model):
         raise RuntimeError(f"torch.compile expects a callable or a Module, got {type(model).__name__}")
-    if not disable:
-        log.once(
-            logging.WARNING, "torch.compile: there is no compiler here; the function runs eagerly, with the same results"
-        )
-    if _is_module(model):
+    if disable:
         return model
+    log.without_effect(
+        "torch.compile", "graphs are specialised by shape and the faster backend is chosen by measuring", quietly=True,
+        dynamic=(dynamic, None), mode=(mode, None), options=(options, None),
+    )  # fmt: skip
+    from mindtorch import graph
 
-    @functools.wraps(model)
-    def eager(*args: Any, **kwargs: Any) -> Any:
-        return model(*args, **kwargs)
+    return graph.compile(model, fullgraph=bool(fullgraph), backend=_backend(backend))
 
-    return eager
+
+def _backend(backend: Any) -> str:
+    if callable(backend):
+        log.ignored("torch.compile", "backend", "a function cannot be a backend, as there are no FX graphs to give it")
+        return "auto"
+    if backend in _OURS:
+        return _OURS[backend]
+    if backend not in _THEIRS:
+        raise RuntimeError(f"Invalid backend: {backend!r}, see `torch.compiler.list_backends()` for available backends.")
+    return "auto"
 
 
 def _is_module(obj: Any) -> bool:
@@ -55,12 +68,12 @@ def _is_module(obj: Any) -> bool:
 
 
 def is_compiling() -> bool:
-    """False: nothing is ever being compiled."""
+    """False: what is captured runs as ever while it is captured."""
     return False
 
 
 def is_dynamo_compiling() -> bool:
-    """False: nothing is ever being compiled."""
+    """False: what is captured runs as ever while it is captured."""
     return False
 
 
@@ -70,27 +83,33 @@ def is_exporting() -> bool:
 
 
 def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """``fn`` itself, which already runs eagerly; also a decorator with options."""
-    log.without_effect(
-        "torch.compiler.disable", "everything runs eagerly", quietly=True, recursive=(recursive, True), reason=(reason, None)
-    )
+    """``fn``, kept out of graphs: what calls it runs eagerly; also a decorator with options. ``reason`` is shown."""
     if fn is None:
-        return lambda f: f
-    return fn
+        return lambda f: disable(f, recursive, reason=reason)
+    log.without_effect("torch.compiler.disable", "what it calls runs eagerly too", quietly=True, recursive=(recursive, True))
+    if _is_module(fn):
+        fn.forward = disable(fn.forward, recursive, reason=reason)
+        return fn
+    from mindtorch import graph
+
+    return graph.kept_out(fn, reason)
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """``fn`` itself: there is no graph it could be left out of."""
+    """``fn`` itself: whatever can be captured soundly is."""
     return fn
 
 
 def reset() -> None:
-    """Forget compiled code: there is none to forget."""
+    """Forget the graphs of modules inside functions that could not be captured; others go with their functions."""
+    from mindtorch import graph
+
+    graph.reset()
 
 
 def list_backends(exclude_tags: Any = ()) -> list[str]:
-    """Names of compilers: none."""
-    return []
+    """Names of backends."""
+    return sorted(_OURS)
 
 
 def cudagraph_mark_step_begin() -> None:

@@ -1,8 +1,8 @@
-"""``torch.jit`` without a compiler: scripted and traced functions run eagerly; saved programs are refused."""
+"""``torch.jit``: scripted and traced functions and modules run as captured graphs; TorchScript files are refused."""
 
 from __future__ import annotations
 
-import logging
+import builtins
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -15,36 +15,57 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _eager(what: str) -> None:
-    log.once(logging.WARNING, f"torch.jit.{what}: there is no compiler here; the code runs eagerly, with the same results")
-
-
 def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
-    """``obj`` (a function, class or Module) itself: it runs eagerly."""
-    _eager("script")
+    """``obj`` (a function or Module) as a captured graph with its results; a class is returned as it is.
+
+    A scripted module shares parameters, buffers and flags with ``obj`` and is an instance of its class.
+    """
     log.without_effect(
-        "torch.jit.script", "the code runs eagerly", optimize=(optimize, None), example_inputs=(example_inputs, None)
-    )
-    return obj
+        "torch.jit.script", "types are known when it is called", quietly=True, optimize=(optimize, None),
+        example_inputs=(example_inputs, None),
+    )  # fmt: skip
+    if builtins.isinstance(obj, type):
+        return obj
+    if not callable(obj):
+        raise TypeError(f"torch.jit.script: expected a function, class or Module, got {type(obj).__name__}")
+    from mindtorch.graph.modules import scripted
+
+    return scripted(obj)
 
 
 def trace(func: Any, example_inputs: Any = None, **options: Any) -> Any:
-    """``func`` itself, after one call on ``example_inputs`` as in PyTorch; it runs eagerly, so branches stay alive."""
-    _eager("trace")
+    """``func`` as a captured graph, called once on ``example_inputs``. Branches stay alive: other inputs are captured anew.
+
+    TypeError for options that PyTorch does not have.
+    """
+    unknown = sorted(set(options) - _TRACE_OPTIONS)
+    if unknown:
+        raise TypeError(f"trace() got an unexpected keyword argument {unknown[0]!r}")
+    got = script(func)
     kwargs = options.get("example_kwarg_inputs")
     if kwargs is not None:
-        func(**kwargs)
+        got(**kwargs)
     elif example_inputs is not None:
-        func(*example_inputs) if type(example_inputs) in (tuple, list) else func(example_inputs)
-    return func
+        got(*example_inputs) if type(example_inputs) in (tuple, list) else got(example_inputs)
+    return got
+
+
+_TRACE_OPTIONS = frozenset(
+    "optimize check_trace check_inputs check_tolerance strict _force_outplace _module_class _compilation_unit "
+    "example_kwarg_inputs _store_inputs".split()
+)
 
 
 def trace_module(mod: Any, inputs: dict[str, Any], **options: Any) -> Any:
-    """``mod`` itself, after one call of each method named in ``inputs``."""
-    _eager("trace_module")
+    """``mod`` as a captured graph, after one call of each method named in ``inputs``."""
+    unknown = sorted(set(options) - _TRACE_OPTIONS)
+    if unknown:
+        raise TypeError(f"trace_module() got an unexpected keyword argument {unknown[0]!r}")
+    got = script(mod)
     for name, args in inputs.items():
-        getattr(mod, name)(*(args if type(args) in (tuple, list) else (args,)))
-    return mod
+        args = args if type(args) in (tuple, list) else (args,)
+        got(*args) if name == "forward" else getattr(got, name)(*args)
+    return got
 
 
 def script_if_tracing(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -145,22 +166,14 @@ def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_sh
     )
 
 
-def _unavailable(name: str) -> type:
-    """A class that exists for ``isinstance`` checks and annotations only: nothing is an instance."""
-
-    def make(cls: type, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError(f"torch.jit.{name} cannot be made here: there is no TorchScript compiler")
-
-    return type(name, (), {"__new__": make, "__module__": __name__, "__doc__": "No instances exist: there is no compiler."})
-
-
 class ScriptModule(Module):
-    """Base class of modules meant for the compiler: an ordinary Module here, its methods run eagerly."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        _eager("ScriptModule")
+    """Base class of modules meant for the compiler: an ordinary Module until it is given to ``script``."""
 
 
-ScriptFunction = _unavailable("ScriptFunction")
-RecursiveScriptModule = _unavailable("RecursiveScriptModule")
+def __getattr__(name: str) -> Any:
+    # These live in the room of graphs, which imports this file.
+    if name in ("ScriptFunction", "RecursiveScriptModule"):
+        from mindtorch.graph import modules
+
+        return getattr(modules, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

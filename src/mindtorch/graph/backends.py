@@ -1,0 +1,222 @@
+"""Turns programs into callables. "host": generated Python that calls the rows' kernels and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mindtorch.core import dispatch
+from mindtorch.core.tensor import cell_of, new, wrap
+from mindtorch.engine.host.quiet import EXTOBJ
+from mindtorch.graph.program import Program, Ref, Step
+
+
+def _update(running: np.ndarray, value: np.ndarray, momentum: float) -> None:
+    f = running.dtype.type
+    np.multiply(running, f(1 - momentum), running, extobj=EXTOBJ)
+    np.add(running, np.multiply(value, f(momentum), extobj=EXTOBJ), running, extobj=EXTOBJ)
+
+
+class _Source:
+    """Source text of a program and the constants it names."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.scope: dict[str, Any] = {
+            "EXTOBJ": EXTOBJ, "asarray": np.asarray, "UPDATE": _update, "CAST": dispatch.cast_into, "nd": np.ndarray,
+        }  # fmt: skip
+        self.count = 0
+        self.lines: list[str] = []
+        self.steps: list[Step | None] = []
+        for i, s in enumerate(program.slots):
+            if s.kind == "const":
+                self.scope[f"v{i}"] = s.a
+
+    def name(self, value: Any) -> str:
+        """Text of a constant: literal where that is exact and cheap, else a name in the scope."""
+        if value is None or value is True or value is False or value.__class__ is int:
+            return repr(value)
+        self.count += 1
+        self.scope[f"c{self.count}"] = value
+        return f"c{self.count}"
+
+    def add(self, line: str, step: Step | None = None) -> None:
+        """One line; ``step`` is what an error in it is blamed on."""
+        self.lines.append(f"    {line}")
+        self.steps.append(step)
+
+    def raw(self, step: Step, p: Any, a: Any) -> str:
+        """Text of one kernel argument, as ``dispatch`` prepares it."""
+        if isinstance(a, Ref):
+            return f"v{a.slot}"
+        if p.type == "TL":
+            return f"[{', '.join(f'v{r.slot}' for r in a)}]"
+        if p.type in ("TN", "TN?") and a is not None:
+            return self.name(dispatch.scalar(a, self.target(step)))
+        return self.name(a)
+
+    def target(self, step: Step) -> np.dtype:
+        """dtype that numbers given for tensors take in this step."""
+        values = [_stand_in(self.program, a) for a in step.args]
+        return dispatch._target(step.row, values).np
+
+    def call(self, step: Step) -> str:
+        """Text of the kernel's call: the bare ufunc where the fast path of the row would call it."""
+        row = step.row
+        raws = [self.raw(step, p, a) for p, a in zip(row.params, step.args)]
+        from mindtorch.core.codegen import _direct
+
+        direct = _direct(row)
+        if direct is not None and (not direct[1] or _holds(direct[1], step)):
+            tensors = [r for p, r in zip(row.params, raws) if p.type in ("T", "TN")]
+            return f"{self.name(direct[0])}({', '.join(tensors)}, extobj=EXTOBJ)"
+        parts, kws = [], []
+        for p, r, a in zip(row.params, raws, step.args):
+            if p.name in row.kernel_keywords:
+                kws.append(f"{p.name}={r}")
+            elif p.type == "ints*" and row.spread:
+                parts += [repr(int(v)) for v in a]
+            else:
+                parts.append(r)
+        return f"{self.name(row.kernel)}({', '.join([*parts, *kws])})"
+
+    def step(self, s: Step, dead: list[int]) -> None:
+        """Lines of one step; values in ``dead`` are not read again."""
+        if s.row.name == "_write":
+            self.add(f"CAST(v{s.args[0].slot}, v{s.args[1].slot})", s)
+        elif s.row.name == "_update_now":
+            self.add(f"UPDATE(v{s.args[0].slot}, v{s.args[1].slot}, {self.name(s.args[2])})", s)
+        elif s.seq is None:
+            o = s.outs[0]
+            call = self.call(s)
+            if self.program.slots[o].shape == ():
+                call = f"asarray({call})"
+            self.add(f"v{o} = {call}", s)
+        else:
+            targets = ", ".join("_" if o is None else f"v{o}" for o in s.outs)
+            self.add(f"{targets}{',' if len(s.outs) == 1 else ''} = {self.call(s)}", s)
+            for o in s.outs:
+                if o is not None and self.program.slots[o].shape == ():
+                    self.add(f"v{o} = asarray(v{o})", s)
+        if dead:
+            self.add(f"{' = '.join(f'v{i}' for i in dead)} = None")
+
+
+def _stand_in(program: Program, a: Any) -> Any:
+    """A tensor of the dtype and rank of a value, for questions of promotion."""
+    if isinstance(a, Ref):
+        s = program.slots[a.slot]
+        t = new()
+        t.a, t.k, t.n, t.v = np.empty((0,) if s.shape else (), s.np), s.k, None, None
+        return t
+    return [_stand_in(program, x) for x in a] if isinstance(a, list) else a
+
+
+def _holds(cond: str, step: Step) -> bool:
+    """Whether a condition over a row's plain parameters holds for this step."""
+    values = {p.name: a for p, a in zip(step.row.params, step.args)}
+    return bool(eval(cond, {"is_number": lambda v: isinstance(v, (int, float))}, values))
+
+
+def _deaths(program: Program, returned: set[int]) -> dict[int, list[int]]:
+    """Step number -> values last read (or made, never read) there."""
+    last: dict[int, int] = {}
+    for n, s in enumerate(program.steps):
+        for i in [*s.reads(), *(o for o in s.outs if o is not None)]:
+            last[i] = n
+    out: dict[int, list[int]] = {}
+    for i, n in last.items():
+        if i not in returned and program.slots[i].kind != "const":
+            out.setdefault(n, []).append(i)
+    return out
+
+
+def host(program: Program, keep: bool) -> Callable[..., Any]:
+    """``run(arrays) -> (results, kept)``: kernels in order, without dispatch, wrapping or tape."""
+    src = _Source(program)
+    returned = set(program.results) | (set(program.kept) if keep else set())
+    dead = _deaths(program, returned)
+    if program.given:
+        src.add(f"{', '.join(f'v{i}' for i in program.given)}, = given")
+    for n, s in enumerate(program.steps):
+        src.step(s, dead.get(n, []))
+    results = "".join(f"v{i}, " for i in program.results)
+    kept = "".join(f"v{i}, " for i in program.kept) if keep else ""
+    src.add(f"return ({results}), ({kept})")
+    consts = [n for n in src.scope if n[0] == "v" and n[1:].isdigit() and any(n == f"v{i}" for i in returned)]
+    if consts:  # a constant that is given out must stay as it is here
+        src.lines.insert(0, "    " + "; ".join(f"{n} = {n}_.copy()" for n in consts))
+        src.steps.insert(0, None)
+        for n in consts:
+            src.scope[f"{n}_"] = src.scope.pop(n)
+    return _compiled(src, "given")
+
+
+def _compiled(src: _Source, params: str) -> Callable[..., Any]:
+    text = "\n".join([f"def run({params}):", *src.lines])
+    scope: dict[str, Any] = src.scope
+    file = f"<mindtorch graph {id(src):#x}>"
+    exec(compile(text, file, "exec"), scope)
+    run = scope["run"]
+    steps = [None, *src.steps]
+
+    def guarded(*args: Any) -> Any:
+        try:
+            return run(*args)
+        except Exception as e:
+            tb, line = e.__traceback__, None
+            while tb is not None:
+                if tb.tb_frame.f_code is run.__code__:
+                    line = tb.tb_lineno
+                tb = tb.tb_next
+            step = steps[line - 1] if line is not None else None
+            if step is None or isinstance(e, (RuntimeError, TypeError, NotImplementedError, MemoryError)):
+                raise
+            values = [_stand_in(src.program, a) for a in step.args]
+            raise dispatch.translate(step.row, values, e) from None
+
+    guarded.source = text  # type: ignore[attr-defined]
+    return guarded
+
+
+def backward_plan(program: Program, results: list[Any], nkept: int, gs: list[Any]) -> Callable[..., Any]:
+    """``plan(kept, gs) -> gradients`` from a recorded backward program; ``results`` are slots, None for no gradient."""
+    run = host(program, False)
+    first = {i: n for n, i in enumerate(program.given)}
+    order = [i for i in results if i is not None]
+    given = [j for j, g in enumerate(gs) if g is not None]
+    passed = [first.get(i) for i in order]
+
+    def plan(kept: Sequence[np.ndarray], grads: list[Any]) -> list[Any]:
+        arrays, _ = run([*kept, *[grads[j].a for j in given]])
+        made: dict[int, Any] = {}
+        out: list[Any] = []
+        n = 0
+        for i in results:
+            if i is None:
+                out.append(None)
+                continue
+            t = made.get(i)
+            if t is None:
+                at = passed[n]
+                if at is None:
+                    t = wrap(arrays[n])
+                elif at >= nkept:
+                    t = grads[given[at - nkept]]
+                else:  # what is kept belongs to others: a view is never taken over
+                    t = wrap(arrays[n][...])
+                made[i] = t
+            n += 1
+            out.append(t)
+        return out
+
+    plan.program, plan.run = program, run  # type: ignore[attr-defined]
+    return plan
+
+
+def bumped(tensors: Sequence[Any]) -> None:
+    """Count a write on each of the tensors."""
+    for t in tensors:
+        cell_of(t).bump()

@@ -1,0 +1,253 @@
+"""Calls of captured functions: what specialises them, how results are put together, when the eager function runs instead."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from mindtorch.core import dtype as D
+from mindtorch.core import modes
+from mindtorch.core.tensor import Tensor, cell_of, new
+from mindtorch.graph import backends
+from mindtorch.graph.capture import Recorder, plain
+from mindtorch.graph.guards import Guards, Unwatched
+from mindtorch.graph.program import Program, Slot, attach
+from mindtorch.graph.watch import Watch
+
+
+class _State(threading.local):
+    capturing = False
+
+
+state = _State()
+
+
+class NotCaptured(Exception):
+    """Why a run did not become a program."""
+
+
+# ------------------------------------------------------------------------------------------ what specialises
+def sign(args: tuple[Any, ...], kwargs: dict[str, Any], objects: list[Any]) -> tuple[tuple[Any, ...], list[Tensor]]:
+    """(key of the call: everything about the arguments that a program depends on, the tensors among them)."""
+    tensors: list[Tensor] = []
+    seen: dict[int, int] = {}
+
+    def part(v: Any) -> Any:
+        if isinstance(v, Tensor):
+            a = v.a
+            first = seen.setdefault(id(a), len(tensors))
+            tensors.append(v)
+            return (v.__class__, v.k, a.shape, a.strides, v.n is not None, first)
+        c = v.__class__
+        if c is int or c is str or c is bool or v is None:
+            return (c, v)
+        if c is list or c is tuple:
+            return (c, *[part(e) for e in v])
+        if c is dict:
+            return (c, *[(k, part(e)) for k, e in v.items()])
+        if plain(v) and not isinstance(v, (list, tuple, dict, slice)):
+            return (c, repr(v))
+        objects.append(v)
+        return (c, id(v))
+
+    key = [part(v) for v in args]
+    if kwargs:
+        key.append(("kwargs", *[(k, part(v)) for k, v in kwargs.items()]))
+    return (modes.state.grad, D.get_default_dtype(), *key), tensors
+
+
+# ------------------------------------------------------------------------------------------ results
+class Results:
+    """Takes a function's result apart into numbered values and puts it together again."""
+
+    def __init__(self, rec: Recorder, given: list[Tensor]) -> None:
+        self.rec, self.given = rec, given
+        self.slots: list[int] = []
+        self.known: dict[int, int] = {}
+        self.whole: dict[int, Tensor] = {}
+
+    def take(self, v: Any) -> Any:
+        """Recipe of one part of the result."""
+        if isinstance(v, Tensor):
+            return self._tensor(v)
+        if isinstance(v, tuple) and hasattr(v, "_fields") or v.__class__ in (list, tuple):
+            return ("seq", v.__class__, [self.take(e) for e in v])
+        if v.__class__ is dict:
+            return ("dict", list(v), [self.take(e) for e in v.values()])
+        if plain(v) and not isinstance(v, slice):
+            return ("const", v)
+        raise NotCaptured(f"a result of type {type(v).__name__} cannot be made without running the function")
+
+    def _tensor(self, t: Tensor) -> Any:
+        for j, g in enumerate(self.given):
+            if g is t:
+                return ("given", j)
+        i = self.rec.slot(t)
+        if self.whole.get(i, t) is not t:
+            raise NotCaptured("two results share memory")
+        if i in self.known:
+            return ("slot", self.known[i])
+        root = self.rec.roots[i]
+        if self.rec.kinds[root] not in ("value", "const"):
+            raise NotCaptured("a result is a view of an argument or parameter")
+        if any(self.rec.roots[k] == root for k in self.slots):
+            raise NotCaptured("two results share memory")
+        if self.rec.kinds[i] == "const" and t.n is not None:
+            raise NotCaptured("a result is a new leaf")
+        self.whole[i] = t
+        self.known[i] = len(self.slots)
+        self.slots.append(i)
+        return ("slot", self.known[i])
+
+
+def build(recipe: Any, outs: list[Tensor], given: list[Tensor]) -> Any:
+    """The result from its recipe."""
+    kind = recipe[0]
+    if kind == "slot":
+        return outs[recipe[1]]
+    if kind == "given":
+        return given[recipe[1]]
+    if kind == "const":
+        return recipe[1]
+    if kind == "dict":
+        return {k: build(r, outs, given) for k, r in zip(recipe[1], recipe[2])}
+    parts = [build(r, outs, given) for r in recipe[2]]
+    cls = recipe[1]
+    return parts if cls is list else tuple(parts) if cls is tuple else cls(*parts)
+
+
+# ------------------------------------------------------------------------------------------ one specialisation
+class Entry:
+    """One program with its guards and the recipe of its result."""
+
+    def __init__(self, program: Program, guard: Callable[[], Any], recipe: Any, written: list[int], ninputs: list[int]) -> None:
+        self.program, self.guard, self.recipe = program, guard, recipe
+        self.written, self.inputs = written, ninputs
+        self.run = backends.host(program, any(program.trained))
+        self.keys = [program.slots[i].k for i in program.results]
+        self.trained = any(program.trained)
+        self.single = recipe == ("slot", 0)
+        self.backend = "host"
+        self.times: dict[str, list[float]] = {"eager": [], "host": []}
+        self.chosen: str | None = None
+        self.notes: list[str] = []
+
+    def __call__(self, given: list[Tensor]) -> Any:
+        arrays, kept = self.run([t.a for t in given])
+        outs = []
+        for a, k in zip(arrays, self.keys):
+            t = new()
+            t.a, t.k, t.n, t.v = a, k, None, None
+            outs.append(t)
+        if self.written:
+            for j in self.written:
+                cell_of(given[j]).bump()
+        if self.trained:
+            attach(self.program, outs, kept, given)
+        return outs[0] if self.single else build(self.recipe, outs, given)
+
+
+def entry_from(rec: Recorder, watch: Watch, tensors: list[Tensor], roots: list[Any], result: Any) -> Entry:
+    """A specialisation from what was recorded. NotCaptured when it would not be sound."""
+    rec.close()
+    if watch.reasons:
+        raise NotCaptured("")
+    guards = _guards(watch, roots)
+    for owner, name, _ in watch.mutated:
+        if id(owner) in guards.containers:
+            raise NotCaptured(f"{name} changes a container that outlives the call")
+    inputs = [n for n, t in enumerate(tensors) if rec.index.get(id(t.a)) is not None]
+    inputs = [n for n in inputs if all(tensors[m].a is not tensors[n].a for m in range(n))]
+    places = _places(guards, rec, {id(tensors[n].a) for n in inputs})
+    free = [i for i, k in enumerate(rec.kinds) if k == "free"]
+    for i in free:
+        if id(rec.arrays[i]) not in places:
+            raise NotCaptured("a tensor is used that comes from neither the arguments nor known state")
+    states = [places[id(rec.arrays[i])] for i in free]
+    given = [tensors[n] for n in inputs] + [t for t, _ in states]
+    slots = [
+        Slot(a, None if t is None else t.k, "state" if k == "free" else k, r)
+        for a, t, k, r in zip(rec.arrays, rec.tensors, rec.kinds, rec.roots)
+    ]
+    results = Results(rec, given)
+    recipe = results.take(result)
+    if watch.reasons:
+        raise NotCaptured("")
+    numbers = [rec.index[id(t.a)] for t in given]
+    program = Program(rec.steps, slots, numbers, results.slots)
+    _check_writes(program, rec.written)
+    used = set(numbers)
+    program.train([rec.edges[i] is not None for i in results.slots], [t.n is not None for t in given])
+    program.draws = rec.draws  # type: ignore[attr-defined]
+    assert used is not None
+    return Entry(program, guards.compile([n for _, n in states]), recipe,
+                 [j for j, i in enumerate(numbers) if i in rec.written for _ in range(_writes(program, i))], inputs)  # fmt: skip
+
+
+def _writes(program: Program, slot: int) -> int:
+    return sum(1 for s in program.steps if not s.outs and s.args[0].slot == slot)
+
+
+def _check_writes(program: Program, written: set[int]) -> None:
+    """What is written to must not be read by anything the tape keeps, nor given out."""
+    for s in program.steps:
+        if any(s.rec) and written & set(s.reads()):
+            raise NotCaptured("a tensor is written to that gradients are computed from")
+        for i in s.reads():
+            if program.slots[i].root in written and program.slots[i].root != i:
+                raise NotCaptured("a tensor is written to of which views are used")
+    if written & {program.slots[i].root for i in program.results}:
+        raise NotCaptured("a tensor is written to and returned")
+
+
+def _guards(watch: Watch, roots: list[Any]) -> Guards:
+    from mindtorch.torch.nn.modules import _hooks
+
+    names: set[str] = set()
+    for code in watch.frames:
+        names.update(code.co_names)
+        for c in code.co_consts:  # comprehensions and inner functions
+            names.update(getattr(c, "co_names", ()))
+    hooked = _hooks.HOOKED
+    g = Guards(names, hooked)
+    h = g.const(_hooks)
+    g.test(f"{h}.HOOKED is not {hooked}" + (f" or {h}._has_any_global_hook()" if hooked else ""))
+    if hooked and _hooks._has_any_global_hook():
+        raise NotCaptured("hooks for every module are registered")
+    try:
+        for v in roots:
+            g._once(v, g.const(v), getattr(v, "__name__", type(v).__name__))
+        for code, (scope, cells) in watch.frames.items():
+            if "mindtorch" in str(scope.get("__name__", "")).split(".")[0]:
+                continue
+            d = g.const(scope)
+            inner = {n for c in code.co_consts for n in getattr(c, "co_names", ())}
+            for n in sorted({*code.co_names, *inner} & set(scope)):
+                g.walk(scope[n], f"{d}[{n!r}]", n)
+            for n, v in cells.items():
+                _cell(g, n, v)
+    except Unwatched as e:
+        raise NotCaptured(str(e)) from None
+    return g
+
+
+def _cell(g: Guards, name: str, v: Any) -> None:
+    """A closure variable of a frame: found through its function when that was reached, else it must be constant."""
+    if id(v) in g.seen or isinstance(v, Tensor) or v is None or isinstance(v, (bool, int, float, str)):
+        return
+    g._once(v, g.const(v), name)
+
+
+def _places(guards: Guards, rec: Recorder, inputs: set[int]) -> dict[int, tuple[Tensor, str]]:
+    """Where the state's tensors are: id of array -> (tensor, name in the guard). One tensor in two places stays one."""
+    places: dict[int, tuple[Tensor, str]] = {}
+    for t, name, what in guards.tensors:
+        known = places.get(id(t.a))
+        if id(t.a) in inputs and id(t.a) in rec.index:
+            raise NotCaptured(f"an argument is also part of the state ({what})")
+        if known is None:
+            places[id(t.a)] = (t, name)
+        else:
+            guards.test(f"{name} is not {known[1]}")
+    return places

@@ -1,0 +1,312 @@
+"""Records a straight-line program of rows over numbered values while a function runs eagerly."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+
+from mindtorch.core import dispatch, modes, observe
+from mindtorch.core import dtype as D
+from mindtorch.core.generator import default_generator
+from mindtorch.core.tensor import Parameter, Tensor, base_of
+from mindtorch.graph.program import Ref, Step
+from mindtorch.graph.watch import Watch
+
+_VARYING = frozenset(
+    "nonzero masked_select unique unique_consecutive bincount repeat_interleave argwhere _unique histc combinations".split()
+)
+"""Rows whose result has a shape that depends on values."""
+_PLAIN = (int, float, bool, str, complex, type(None), slice, type(Ellipsis), D.dtype)
+
+
+def plain(v: Any) -> bool:
+    """Whether an argument is a constant of the program."""
+    if isinstance(v, (tuple, list)):
+        return all(plain(e) for e in v)
+    if isinstance(v, dict):
+        return all(plain(e) for e in v.values())
+    return isinstance(v, _PLAIN) and not isinstance(v, np.generic) or type(v).__module__ == "mindtorch.core.device"
+
+
+class Recorder:
+    """Observer that writes down rows. ``inputs`` are the tensors the program is given; others must be found later."""
+
+    def __init__(self, watch: Watch, inputs: list[Tensor]) -> None:
+        self.watch = watch
+        self.thread = threading.get_ident()
+        self.index: dict[int, int] = {}
+        self.arrays: list[np.ndarray] = []
+        self.tensors: list[Tensor | None] = []
+        self.kinds: list[str] = []
+        self.edges: list[Any] = []
+        self.versions: list[int] = []
+        self.roots: list[int] = []
+        self.steps: list[Step] = []
+        self.written: set[int] = set()
+        self.draws = False
+        self.position = self._stream()
+        self.start = self.position
+        for t in inputs:
+            if id(t.a) in self.index:
+                continue  # the same memory given twice is one value
+            self.add(t, "input")
+
+    # ------------------------------------------------------------------------------------------ values
+    def add(self, t: Tensor, kind: str) -> int:
+        """Number a tensor's array."""
+        slot = len(self.arrays)
+        self.index[id(t.a)] = slot
+        self.arrays.append(t.a)
+        self.tensors.append(t)
+        self.kinds.append(kind)
+        self.edges.append(t.n)
+        self.versions.append(0 if t.v is None else t.v.ver)
+        self.roots.append(slot)
+        return slot
+
+    def slot(self, t: Tensor) -> int:
+        """Number of the value ``t`` holds; tensors never seen are free: a constant or something that lives outside."""
+        if type(t) is not Tensor and type(t) is not Parameter:
+            self.refuse(f"{type(t).__name__} is a subclass of Tensor")
+        if t.k.device.type != "cpu" or t.a.__class__ is not np.ndarray:
+            self.refuse(f"a tensor on {t.k.device} is not for the graph")
+        elif t.k.half or not t.k.plain and not t.k.loose:
+            self.refuse(f"a tensor of dtype {t.k.dtype} (conj, neg or half) is not for the graph")
+        i = self.index.get(id(t.a))
+        if i is None:
+            return self.add(t, "const" if id(t.a) in self.watch.created else "free")
+        if t.n is not self.edges[i] and not self.watch.trusted:
+            if t.n is not None:
+                self.refuse("a tensor's history was changed outside of operations")
+            elif self.edges[i] is not None:
+                return self.detached(t, i)
+        if (0 if t.v is None else t.v.ver) != self.versions[i] and self.kinds[i] != "shadow":
+            self.refuse("a tensor was written to outside of known operations")
+        return i
+
+    def detached(self, t: Tensor, i: int) -> int:
+        """The same memory without history: a value of its own that shares it."""
+        self.refuse("memory with history is used without it")
+        return i
+
+    def spec(self, v: Any) -> Any:
+        """An argument as the program keeps it."""
+        if isinstance(v, Tensor):
+            return Ref(self.slot(v))
+        if isinstance(v, list) and any(isinstance(e, Tensor) for e in v):
+            return [self.spec(e) for e in v]
+        if not plain(v):
+            self.refuse(f"an argument of type {type(v).__name__} cannot be a constant of the graph")
+        return v
+
+    def refuse(self, why: str) -> None:
+        """Note a reason at the user's line."""
+        self.watch.refuse(why, sys._getframe(1))
+
+    @staticmethod
+    def _stream() -> bytes:
+        return bytes(default_generator.stream.state())
+
+    # ------------------------------------------------------------------------------------------ observer
+    def before(self, row: Any, args: Any) -> Any:
+        """Where the row begins: rows inside it come first."""
+        if threading.get_ident() != self.thread:
+            return None
+        if getattr(row, "kind", "whole") in ("op", "view"):
+            now = self._stream()
+            if now != self.position:
+                self.refuse("random numbers are drawn outside of known operations")
+            self.position = now
+        return len(self.steps)
+
+    def after(self, row: Any, args: Any, out: Any, token: Any) -> None:
+        """Write the row down."""
+        if token is None:
+            return
+        kind = getattr(row, "kind", "whole")
+        if kind == "composite":
+            return
+        if kind == "whole":
+            self._whole(row, args)
+            return
+        if row.name in _VARYING:
+            self.refuse(f"{row.name} has a result whose shape depends on values")
+        now = self._stream()
+        self.draws = self.draws or now != self.position
+        self.position = now
+        values = self._promoted(row, list(args), token)
+        specs = tuple(self.spec(v) for v in values)
+        seq = isinstance(out, (tuple, list))
+        outs = list(out) if seq else [out]
+        slots = []
+        for t in outs:
+            if t is None:
+                slots.append(None)
+                continue
+            known = self.index.get(id(t.a))
+            if known is not None:
+                self.refuse(f"{row.name} gave back its input")
+            i = self.add(t, "value")
+            if row.kind == "view":
+                src = specs[0].slot if isinstance(specs[0], Ref) else i
+                self.roots[i] = self.roots[src]
+            else:
+                self._shared(t, i, specs)
+            slots.append(i)
+        rec = tuple(t is not None and t.n is not None for t in outs)
+        self.steps.append(Step(row, specs, tuple(slots), rec, type(out) if seq else None))
+
+    def _shared(self, t: Tensor, i: int, specs: tuple[Any, ...]) -> None:
+        """A kernel may return its input's memory (contiguous of what is contiguous): one root then."""
+        for s in specs:
+            for r in s if isinstance(s, list) else (s,):
+                if isinstance(r, Ref) and np.may_share_memory(t.a, self.arrays[r.slot]):
+                    self.roots[i] = self.roots[r.slot]
+
+    def _promoted(self, row: Any, values: list[Any], start: int) -> list[Any]:
+        """Arguments after promotion: the casts were recorded just before, as rows of their own."""
+        if row.promote not in ("same", "float"):
+            return values
+        d = dispatch._target(row, values)
+        casts = {s.args[0].slot: s.outs[0] for s in self.steps[start:] if s.row.name == "_cast"}
+
+        def cast(t: Any) -> Any:
+            if not isinstance(t, Tensor) or t.k.dtype is d:
+                return t
+            i = casts.get(self.slot(t))
+            if i is None:
+                self.refuse(f"{row.name} promotes an operand in a way that is not known")
+                return t
+            return self.tensors[i]
+
+        for j, p in enumerate(row.params):
+            if p.name in row.promoted:
+                v = values[j]
+                values[j] = [cast(t) for t in v] if isinstance(v, list) else cast(v)
+        return values
+
+    def _whole(self, row: Any, args: Any) -> None:
+        if row.name == "_update_now":
+            running, value, momentum = args[:3]
+            i, j = self._state(running, 1), self.slot(value)
+            if running.k is not value.k or not running.k.ff:
+                self.refuse("running statistics of another dtype")
+            self.steps.append(Step(row, (Ref(i), Ref(j), float(momentum)), (), (), None))
+        elif row.name in ("copy_", "fill_", "zero_", "setitem"):
+            self.refuse(f"{row.name} writes in place")
+
+    def _state(self, x: Tensor, bumps: int) -> int:
+        """Slot of a tensor that lives outside and has just been written to."""
+        i = self.index.get(id(x.a))
+        if i is None:
+            i = self.add(x, "free")
+        else:
+            self.versions[i] += bumps
+        if self.kinds[i] != "free" or x.n is not None or id(base_of(x)) != id(x) or x.a.base is not None and x.v is None:
+            self.refuse("an in-place write to something other than a buffer")
+        self.written.add(i)
+        return i
+
+    # ------------------------------------------------------------------------------------------ writes
+    def shadowed(self, shadow: Tensor, x: Tensor) -> None:
+        """``shadow`` stands for ``x`` in the operation whose result is about to be written over ``x``."""
+        if threading.get_ident() != self.thread:
+            return
+        i = self.slot(x)
+        if shadow.a is not x.a:
+            self.index[id(shadow.a)] = i
+            self.arrays.append(shadow.a)  # kept alive: its identity is in the index
+            self.tensors.append(None)
+            self.kinds.append("shadow")
+            self.edges.append(None)
+            self.versions.append(0)
+            self.roots.append(i)
+        self.versions[i] = 0 if shadow.v is None else shadow.v.ver
+
+    def wrote(self, x: Tensor, r: Tensor) -> None:
+        """The value of ``r`` now is that of ``x``."""
+        if threading.get_ident() != self.thread:
+            return
+        i, j = self.index.get(id(x.a)), self.index.get(id(r.a))
+        if i is None or j is None:
+            self.refuse("an in-place write of something unknown")
+            return
+        ver = 0 if x.v is None else x.v.ver
+        if self.kinds[i] == "value" and self.roots[i] == i and self.roots.count(i) == 1 + self._shadows(i):
+            # Nothing else sees this memory: from here on the name stands for the new value.
+            self.index[id(x.a)] = j
+            self.edges[j], self.versions[j], self.tensors[j] = x.n, ver, x
+            self.renamed(i, j, x, r)
+            return
+        if self.kinds[i] != "free" or x.n is not None or x.a.base is not None:
+            self.refuse("an in-place write to an argument, a view or a parameter")
+        self.versions[i] = ver
+        self.written.add(i)
+        self.steps.append(Step(WRITE, (Ref(i), Ref(j)), (), (), None))
+
+    def _shadows(self, i: int) -> int:
+        return sum(1 for k, r in zip(self.kinds, self.roots) if k == "shadow" and r == i)
+
+    def renamed(self, i: int, j: int, x: Tensor, r: Tensor) -> None:
+        """History of the overwritten tensor has to be that of the new value."""
+        if x.n is not r.n:
+            self.refuse("an in-place operation changed what requires a gradient")
+
+    def backward(self, roots: Any) -> None:
+        """A backward pass inside the function."""
+        if threading.get_ident() == self.thread and not self.watch.trusted:
+            self.refuse("a backward pass runs inside the function")
+
+    # ------------------------------------------------------------------------------------------ the end
+    def close(self) -> None:
+        """Check that nothing happened behind the rows."""
+        if self._stream() != self.position:
+            self.refuse("random numbers are drawn outside of known operations")
+        for i, (t, kind) in enumerate(zip(self.tensors, self.kinds)):
+            if t is None or kind == "shadow" or self.index.get(id(t.a)) != i:
+                continue
+            if (0 if t.v is None else t.v.ver) != self.versions[i]:
+                self.refuse("a tensor was written to outside of known operations")
+            if t.n is not self.edges[i] and not self.watch.trusted:
+                self.refuse("a tensor's history was changed outside of operations")
+
+
+class _Write:
+    """The row of a plain write: the second value is copied over the first."""
+
+    name, kind = "_write", "write"
+
+
+WRITE = _Write()
+
+
+class recording:  # noqa: N801 - a context
+    """Attaches a recorder, and the watch around it."""
+
+    def __init__(self, watch: Watch, recorder: Recorder) -> None:
+        self.watch, self.recorder = watch, recorder
+
+    def __enter__(self) -> Recorder:
+        observe.attach(self.recorder)
+        self.watch.__enter__()
+        return self.recorder
+
+    def __exit__(self, *exc: Any) -> None:
+        self.watch.__exit__(*exc)
+        observe.detach(self.recorder)
+
+
+def allowed_now() -> str | None:
+    """Why nothing can be captured or run as a graph at this moment; None when it can."""
+    from mindtorch.core import autocast
+
+    if autocast.state.enabled:
+        return "autocast is on"
+    if modes.state.inference:
+        return "inference mode is on"
+    if getattr(modes.state, "pack", None) or getattr(modes.state, "anomaly", False):
+        return "saved-tensor hooks or anomaly detection are on"
+    return None
