@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import large_tensors
 import numpy as np
 import pytest
 import torch.utils.data as theirs
@@ -46,20 +47,6 @@ class Squares:
 
     def __getitem__(self, i):
         return i, float(i * i)
-
-
-class OwnTensors(ours.Dataset):
-    def __len__(self):
-        return 12
-
-    def __getitem__(self, i):
-        return {
-            "x": mt.full((3, 40, 50), float(i)),
-            "b": mt.ones(2, dtype=mt.bfloat16),
-            "i": i,
-            "s": str(i),
-            "none": [i],
-        }
 
 
 class Failing:
@@ -262,36 +249,13 @@ def test_collate_map_can_be_extended():
 def test_large_tensors_from_workers(context):
     if EXACT:
         pytest.skip("needs our tensors")
-    if context != "fork":
-        # Children start anew and import this file: a script of its own keeps that cheap.
-        code = (
-            "import sys; sys.path.insert(0, {!r})\nimport test_data as t\n"
-            "if __name__ == '__main__': t.check_own_tensors({!r})"
-        ).format(os.path.dirname(__file__), context)
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        import tempfile
-
-        with tempfile.NamedTemporaryFile("w", suffix=".py") as f:
-            f.write(code)
-            f.flush()
-            done = subprocess.run([sys.executable, f.name], env=env, capture_output=True, text=True, timeout=240)
-        assert done.returncode == 0, done.stderr
+    if context == "fork":
+        large_tensors.check(context)
         return
-    check_own_tensors(context)
-
-
-def check_own_tensors(context):
-    loader = ours.DataLoader(OwnTensors(), batch_size=4, num_workers=2, multiprocessing_context=context)
-    before = len(os.listdir("/dev/shm"))
-    batches = list(loader)
-    assert len(batches) == 3
-    for n, b in enumerate(batches):
-        assert b["x"].shape == (4, 3, 40, 50) and b["x"][:, 0, 0, 0].tolist() == [4.0 * n + i for i in range(4)]
-        assert b["b"].dtype == mt.bfloat16 and b["b"].shape == (4, 2) and b["b"].sum().item() == 8
-        assert b["i"].dtype == mt.int64 and b["s"] == [str(4 * n + i) for i in range(4)]
-        b["x"].add_(1)
-        assert b["x"][0, 0, 0, 0].item() == 4.0 * n + 1
-    assert len(os.listdir("/dev/shm")) <= before
+    # Children start anew and import the main module: a small script of its own keeps that cheap.
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    done = subprocess.run([sys.executable, large_tensors.__file__, context], env=env, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
 
 
 def test_worker_streams():
