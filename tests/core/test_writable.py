@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from both import plain, same
+from both import agree, plain, same
 
 import mindtorch.torch as mt
 import torch
@@ -235,3 +235,26 @@ def test_reading_and_writing_the_same_memory(name: str) -> None:
 @pytest.mark.parametrize("name", EXPANDED)
 def test_writing_where_elements_share_memory(name: str) -> None:
     agree_in_words(lambda t: tries(lambda: EXPANDED[name](t, t.ones(1).expand(4))))
+
+
+OVERLAPPING: dict[str, Callable[[Any], Any]] = {
+    "scatter_ part": lambda t: (lambda a: a.scatter_(0, t.tensor([5, 4, 3]), a[:3]))(t.arange(6.0)),
+    "scatter_ itself": lambda t: (lambda a: a.scatter_(0, t.arange(6), a))(t.arange(6.0)),
+    "scatter_ index": lambda t: (lambda a: a.scatter_(0, a[:2], t.ones(2, dtype=t.int64)))(t.arange(4)),
+    "scatter_ strided": lambda t: (lambda a: a[:, ::2].scatter_(0, t.tensor([[1, 2]]), a[:1, ::2]))(t.arange(12.0).reshape(3, 4)),
+    "scatter_add_": lambda t: (lambda a: a.scatter_add_(0, t.tensor([5, 4, 3]), a[:3]))(t.arange(6.0)),
+    "index_put_ values": lambda t: (lambda a: a.index_put_((t.tensor([0, 1, 2]),), a[1:4]))(t.arange(6.0)),
+    "index_put_ index": lambda t: (lambda a: a.index_put_((a[:2],), t.tensor([7, 8])))(t.arange(6)),
+    "index_put_ accumulate": lambda t: (lambda a: a.index_put_((t.tensor([0]),), a[1:2], accumulate=True))(t.arange(6.0)),
+    "index_put_ apart": lambda t: (lambda a: a.index_put_((t.tensor([0, 1]),), a[1:3] + 0))(t.arange(6.0)),
+    "assignment": lambda t: (lambda a: [a.__setitem__(t.tensor([0, 1, 2]), a[1:4]), a])(t.arange(6.0)),
+    "assignment index": lambda t: (lambda a: [a.__setitem__(a[:2], 5), a])(t.arange(6)),
+    "index_add_": lambda t: (lambda a: a.index_add_(0, t.tensor([0, 1, 2]), a[1:4]))(t.arange(6.0)),
+    "index_copy_": lambda t: (lambda a: a.index_copy_(0, t.tensor([0, 1, 2]), a[1:4]))(t.arange(6.0)),
+    "put_": lambda t: (lambda a: a.put_(t.tensor([0, 1, 2]), a[1:4]))(t.arange(6.0)),
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPPING)
+def test_indexed_writes_that_read_the_same_memory(name: str) -> None:
+    agree(OVERLAPPING[name])

@@ -32,7 +32,7 @@ class Listener(Protocol):
     nodes: bool
 
     def enter(self, kind: str, name: str, what: Any) -> Any:
-        """A phase begins: "data", "loader", "backward", "node", "optimizer", "transfer" or "user". May return a token."""
+        """A phase begins: "data", "loader", "backward", "node", "optimizer", "transfer", "save" or "user". May return a token."""
 
     def leave(self, token: Any) -> None:
         """The phase ends, by an exception too."""

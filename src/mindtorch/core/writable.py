@@ -145,6 +145,15 @@ def check_overlap(dst: np.ndarray, sources: Any, name: str) -> None:
             raise RuntimeError(f"{_OVERLAP} ({name})")
 
 
+def check_disjoint(dst: np.ndarray, sources: Any, name: str) -> None:
+    """RuntimeError when a tensor of ``sources`` shares memory with ``dst``, in part or as a whole, as PyTorch judges it."""
+    for t in sources:
+        if not isinstance(t, Tensor) or not t.a.size or (dst is not t.a and dst.base is None and t.a.base is None):
+            continue
+        if dst is t.a or (np.may_share_memory(dst, t.a) and _dense(dst) and _dense(t.a)):
+            raise RuntimeError(f"{_OVERLAP} ({name})")
+
+
 def check_copy(dst: np.ndarray, src: Tensor) -> None:
     """RuntimeError when ``src`` cannot be copied into the array ``dst``, part of a tensor."""
     if src.a.size > 1 and dst.__class__ is np.ndarray and shares_elements(dst):

@@ -10,6 +10,7 @@ import numpy as np
 from mindtorch.core.errors import check, wrap_dim
 from mindtorch.core.tape import sum_to
 from mindtorch.core.tensor import Tensor, constant, values
+from mindtorch.core.writable import check_disjoint
 from mindtorch.engine.host import index as K
 from mindtorch.engine.host.pointwise import scalar_name
 from mindtorch.log import ignored as _ignored
@@ -157,6 +158,7 @@ def scatter_(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
 ) -> Tensor:
     """In-place form of ``scatter``."""
+    check_disjoint(input.a, (index, src), "scatter_")
     return input.copy_(_scatter(input, dim, index, _source(src, value), reduce))
 
 
@@ -384,6 +386,7 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
 @composite("index_put_(T input, any indices, T values, bool accumulate=False)")
 def index_put_(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
     """In-place form of ``index_put``."""
+    check_disjoint(input.a, (values, *indices), "index_put_")
     return input.copy_(index_put(input, indices, values, accumulate))
 
 

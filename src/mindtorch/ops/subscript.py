@@ -13,7 +13,7 @@ from mindtorch.core.cells import Cell, HeldCell, WatchedCell
 from mindtorch.core.dispatch import broadcast_error, cast_into
 from mindtorch.core.signature import is_number
 from mindtorch.core.tensor import Tensor, cell_of, constant, values
-from mindtorch.core.writable import check_copy, check_overlap
+from mindtorch.core.writable import check_copy, check_disjoint, check_overlap
 from mindtorch.engine.host.quiet import quiet
 from mindtorch.ops.table import op, put
 from mindtorch.ops.view_ops import _part, _pick
@@ -280,9 +280,10 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
 
 def _setitem(x: Tensor, index: Any, value: Any) -> None:
     np_index, basic = normalise(x, index)
+    v = _value(x, value)
     if not basic:
         _check_masks(x, np_index)
-    v = _value(x, value)
+        check_disjoint(x.a, (v, *index) if index.__class__ is tuple else (v, index), "index_put_")
     if (x.n is None and v.n is None) or not modes.state.grad:
         if not x.a.flags.writeable or x.v is not None:
             views.check_writable(x, "index_put_", v.n is not None)

@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Any
 
+from mindtorch import log
 from mindtorch.torch.serialization import load as _load
 
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
@@ -62,6 +63,9 @@ def _entry(module: Any, name: str) -> Any:
     return function
 
 
+_LOCAL = "nothing is downloaded, so that the folder is read as it is"
+
+
 def list(  # noqa: A001 - public name
     github: str,
     force_reload: bool = False,
@@ -70,6 +74,14 @@ def list(  # noqa: A001 - public name
     verbose: bool = True,
 ) -> Any:
     """Entry points of a local repository."""
+    log.without_effect(
+        "torch.hub.list",
+        _LOCAL,
+        force_reload=(force_reload, False),
+        skip_validation=(skip_validation, False),
+        trust_repo=(trust_repo, "check"),
+        verbose=(verbose, True),
+    )
     module = _module(github)
     return [n for n in dir(module) if callable(getattr(module, n)) and not n.startswith("_")]
 
@@ -78,6 +90,13 @@ def help(  # noqa: A001 - public name
     github: str, model: str, force_reload: bool = False, skip_validation: bool = False, trust_repo: Any = "check"
 ) -> Any:
     """The docstring of an entry point of a local repository."""
+    log.without_effect(
+        "torch.hub.help",
+        _LOCAL,
+        force_reload=(force_reload, False),
+        skip_validation=(skip_validation, False),
+        trust_repo=(trust_repo, "check"),
+    )
     return _entry(_module(github), model).__doc__
 
 
@@ -95,6 +114,14 @@ def load(
     """Call entry point ``model`` of the repository in folder ``repo_or_dir``. RuntimeError when it is no folder."""
     if source.lower() not in ("github", "local"):
         raise ValueError(f'Unknown source: "{source}". Allowed values: "github" | "local".')
+    log.without_effect(
+        "torch.hub.load",
+        _LOCAL,
+        force_reload=(force_reload, False),
+        skip_validation=(skip_validation, False),
+        trust_repo=(trust_repo, "check"),
+        verbose=(verbose, True),
+    )
     return _entry(_module(repo_or_dir, source), model)(*args, **kwargs)
 
 
@@ -113,6 +140,8 @@ def load_state_dict_from_url(
     weights_only: bool = False,
 ) -> dict[str, Any]:
     """The checkpoint of that file name in ``model_dir`` (default ``get_dir()/checkpoints``); it must be there."""
+    why = "nothing is downloaded, so that there is no progress to show and no file name to check against"
+    log.without_effect("torch.hub.load_state_dict_from_url", why, progress=(progress, True), check_hash=(check_hash, False))
     folder = model_dir or os.path.join(get_dir(), "checkpoints")
     path = os.path.join(folder, file_name or os.path.basename(url.partition("?")[0]))
     if not os.path.exists(path):

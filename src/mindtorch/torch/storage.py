@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mindtorch import log
 from mindtorch.core import dtype as _d
 from mindtorch.core.cells import Cell
 from mindtorch.core.device import available, cpu, device
@@ -116,6 +117,7 @@ class UntypedStorage:
 
     def copy_(self, source: Any, non_blocking: bool = False) -> UntypedStorage:
         """Take the bytes of ``source``, a storage of the same size."""
+        log.without_effect("UntypedStorage.copy_", "copies are made at once", quietly=True, non_blocking=(non_blocking, False))
         src = source.untyped()
         if src.nbytes() != self.nbytes():
             raise RuntimeError(f"size does not match, self was {self.nbytes()} bytes but src was {src.nbytes()} bytes")
@@ -158,15 +160,18 @@ class UntypedStorage:
 
     def to(self, *, device: Any, non_blocking: bool = False) -> UntypedStorage:
         """This storage on ``device``; an accelerator raises as everywhere."""
+        log.without_effect("UntypedStorage.to", "copies are made at once", quietly=True, non_blocking=(non_blocking, False))
         dev = available(device)
         return self if dev == self.device else UntypedStorage(self.array, device=dev)
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> UntypedStorage:
         """Raises: no such device is present."""
+        log.without_effect("UntypedStorage.cuda", "copies are made at once", quietly=True, non_blocking=(non_blocking, False))
         return self.to(device="cuda" if device is None else device)
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """The name of this class, or the contents as another storage class."""
+        log.without_effect("UntypedStorage.type", "copies are made at once", quietly=True, non_blocking=(non_blocking, False))
         if dtype is None:
             return "torch.storage.UntypedStorage"
         return TypedStorage(wrap_storage=self, dtype=_d.uint8, _internal=True).type(dtype)
@@ -349,6 +354,7 @@ class TypedStorage:
 
     def copy_(self, source: Any, non_blocking: bool | None = None) -> TypedStorage:
         """Take the elements of ``source``, converted."""
+        log.without_effect("TypedStorage.copy_", "copies are made at once", quietly=True, non_blocking=(non_blocking, None))
         values = source._elements if isinstance(source, TypedStorage) else source.array
         self._elements[...] = values.astype(self.dtype.np)
         return self
@@ -368,11 +374,13 @@ class TypedStorage:
 
     def to(self, *, device: Any, non_blocking: bool = False) -> TypedStorage:
         """This storage on ``device``; an accelerator raises as everywhere."""
+        log.without_effect("TypedStorage.to", "copies are made at once", quietly=True, non_blocking=(non_blocking, False))
         moved = self._untyped_storage.to(device=device)
         return self if moved is self._untyped_storage else TypedStorage(wrap_storage=moved, dtype=self.dtype)
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> TypedStorage:
         """Raises: no such device is present."""
+        log.without_effect("TypedStorage.cuda", "copies are made at once", quietly=True, non_blocking=(non_blocking, False))
         return self.to(device="cuda" if device is None else device)
 
     def get_device(self) -> int:
@@ -413,6 +421,7 @@ class TypedStorage:
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """The name of the legacy class, or the elements converted to another one."""
+        log.without_effect("TypedStorage.type", "copies are made at once", quietly=True, non_blocking=(non_blocking, False))
         if dtype is None:
             return f"torch.{_class_name(self.dtype)}"
         if isinstance(dtype, str):

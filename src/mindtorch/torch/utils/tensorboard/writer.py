@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mindtorch import log
 from mindtorch.core.tensor import Tensor
 
 
@@ -101,6 +102,12 @@ class SummaryWriter:
         double_precision: bool = False,
     ) -> None:
         """One number; stored in single precision whatever ``double_precision`` says, as TensorBoard shows it."""
+        log.without_effect(
+            "SummaryWriter.add_scalar",
+            "numbers are stored in single precision, in the form every TensorBoard reads",
+            new_style=(new_style, False),
+            double_precision=(double_precision, False),
+        )
         self._add(global_step, walltime, tag=tag, simple_value=float(_array(scalar_value)))
 
     def add_scalars(
@@ -199,6 +206,12 @@ class SummaryWriter:
         global_step: Any = None,
     ) -> None:
         """Settings of a run with its results: the settings as a text table, the results as numbers."""
+        log.without_effect(
+            "SummaryWriter.add_hparams",
+            "the settings are a text table in this run's own folder",
+            hparam_domain_discrete=(hparam_domain_discrete, None),
+            run_name=(run_name, None),
+        )
         rows = "\n".join(f"| {k} | {v} |" for k, v in hparam_dict.items())
         self.add_text("hparams", f"| name | value |\n|---|---|\n{rows}", global_step)
         for name, value in metric_dict.items():
@@ -216,6 +229,7 @@ class SummaryWriter:
             raise ValueError("SummaryWriter.add_graph: input_to_model is needed, the model runs on it once")
         from mindtorch.torch.utils.tensorboard.graph import module_graph
 
+        log.without_effect("SummaryWriter.add_graph", "nothing is traced", use_strict_trace=(use_strict_trace, True))
         graph = module_graph(model, input_to_model)
         if verbose:
             print(graph)
