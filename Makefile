@@ -46,7 +46,7 @@ bench: $(VENV)/.test
 	$(PY) benchmarks/kernels.py --against torch --json docs/speed.json
 
 conformance: $(VENV)/.test
-	$(PY) scripts/conformance.py
+	$(PY) scripts/conformance.py $(if $(ENGINE),--engine $(ENGINE))
 
 smoke: $(VENV)/.made
 	$(PY) scripts/smoke.py

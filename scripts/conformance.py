@@ -29,20 +29,28 @@ _NOT_HERE = {
 DTYPES = ("float32", "int64", "complex64", "bool", "bfloat16", "uint8", "int8")
 
 
-def worker() -> None:
+def worker(engine: str | None) -> None:
     """Child: answer op names from standard input with one line of json each."""
     import warnings
 
+    import conformance_engines as engines
+
     warnings.simplefilter("ignore")
+    if engine:
+        engines.environment(engine)
     sys.path.insert(0, str(ROOT / "tests" / "ops"))
     import opinfo_replay as replay
 
     import torch
 
     torch.set_num_threads(1)
+    if engine:
+        engines.prepare(replay, engine)
     print("ready", flush=True)
     for line in sys.stdin:
-        print(json.dumps(_check(replay, torch, line.strip())), flush=True)
+        engines.start()
+        got = _check(replay, torch, line.strip(), (engines.LIMIT, engines.SCALE) if engine else (48, 1.0))
+        print(json.dumps({**got, "rows": engines.seen()} if engine else got), flush=True)
 
 
 def full_name(entry: Any) -> str:
@@ -63,18 +71,18 @@ def not_measured(name: str) -> str:
     return _ATEN.get(name, "")
 
 
-def _check(replay: Any, torch: Any, full: str) -> dict[str, Any]:
+def _check(replay: Any, torch: Any, full: str, how: tuple[int, float]) -> dict[str, Any]:
     entry = next(e for e in replay.all_entries() if full_name(e) == full)
-    return {"op": entry.name, **_verdict(replay, torch, full, entry)}
+    return {"op": entry.name, **_verdict(replay, torch, full, entry, how)}
 
 
-def _verdict(replay: Any, torch: Any, full: str, entry: Any) -> dict[str, Any]:
+def _verdict(replay: Any, torch: Any, full: str, entry: Any, how: tuple[int, float]) -> dict[str, Any]:
     supported = entry.supported_dtypes("cpu")
     for dtype in (getattr(torch, d) for d in DTYPES):
         if dtype not in supported:
             continue
         try:
-            n = replay.check_entry(entry, dtype, limit=48)
+            n = replay.check_entry(entry, dtype, *how)
         except replay.NoSamples:
             continue
         except Exception as e:
@@ -89,8 +97,8 @@ def _verdict(replay: Any, torch: Any, full: str, entry: Any) -> dict[str, Any]:
 class Worker:
     """A child process that is replaced when an op kills it or hangs."""
 
-    def __init__(self) -> None:
-        cmd = [sys.executable, __file__, "--worker"]
+    def __init__(self, engine: str | None = None) -> None:
+        cmd = [sys.executable, __file__, "--worker", *(["--engine", engine] if engine else [])]
         self.p = subprocess.Popen(cmd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.line(120)
 
@@ -113,7 +121,7 @@ class Worker:
         return json.loads(got)
 
 
-def run_all(entries: list[str], jobs: int) -> dict[str, Any]:
+def run_all(entries: list[str], jobs: int, engine: str | None = None) -> dict[str, Any]:
     """Results of all entries by name."""
     todo: queue.Queue[str] = queue.Queue()
     for e in entries:
@@ -121,7 +129,7 @@ def run_all(entries: list[str], jobs: int) -> dict[str, Any]:
     out: dict[str, Any] = {}
 
     def loop() -> None:
-        w = Worker()
+        w = Worker(engine)
         while True:
             try:
                 name = todo.get_nowait()
@@ -131,7 +139,7 @@ def run_all(entries: list[str], jobs: int) -> dict[str, Any]:
             got = w.ask(name)
             if got is None:
                 got = {"status": "crash or hang", "why": "the process died or gave no answer in 90 s"}
-                w = Worker()
+                w = Worker(engine)
             out[name] = got
 
     threads = [threading.Thread(target=loop) for _ in range(jobs)]
@@ -167,17 +175,23 @@ def main() -> None:
     ap.add_argument("regex", nargs="?", default="", help="measure only entries that match, and write nothing")
     ap.add_argument("--jobs", type=int, default=2)
     ap.add_argument("--beside", help="json of a second instrument (ops -> both, strict), compared entry by entry")
+    ap.add_argument("--engine", choices=["npu-sim", "mindspore"], help="measure MindSpore's kernels (conformance_engines.py)")
     ap.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = ap.parse_args()
     if args.worker:
-        worker()
+        worker(args.engine)
         return
     wanted = entries(args.regex)
-    measured = run_all([n for n, why in wanted.items() if not why], args.jobs)
+    measured = run_all([n for n, why in wanted.items() if not why], args.jobs, args.engine)
     results = {n: {"status": "skipped", "why": why} if why else measured[n] for n, why in wanted.items()}
     if args.regex:
         for n, r in results.items():
-            print(n, r["status"], r.get("why", ""))
+            print(n, r["status"], r.get("why", ""), r.get("rows", ""))
+        return
+    if args.engine:
+        import conformance_engines
+
+        print(conformance_engines.write(ROOT, args.engine, results))
         return
     import conformance_page
 

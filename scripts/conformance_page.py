@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import conformance_engines
 import conformance_names
 
 
@@ -113,6 +114,6 @@ def write(root: Path, results: dict[str, Any], beside: Any, differ: list[str] | 
     data = {"totals": t, "second": second, "ops": results, "names": spaces}
     docs = root / "docs"
     docs.joinpath("conformance.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    lines = _head(t) + _second(beside, differ) + _entries(results) + _names(spaces) + _known(root)
+    lines = _head(t) + _second(beside, differ) + _entries(results) + conformance_engines.section(root) + _names(spaces) + _known(root)
     docs.joinpath("conformance.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return f"{t['passed']} of {t['measured']} measured entries pass ({t['entries']} in op_db)"
