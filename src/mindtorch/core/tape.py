@@ -270,8 +270,9 @@ class _Walk:
                     continue
             extra = nd.__dict__
             if watch:
-                grads = observe.within("node", nd.name(), nd, self.call, nd, g, extra)
-            elif extra:
+                observe.within("node", nd.name(), nd, self.watched, nd, g, extra)
+                continue
+            if extra:
                 grads = self.call(nd, g, extra)
             else:
                 grads = nd.apply(g)
@@ -281,6 +282,15 @@ class _Walk:
                 if gi is not None and e is not None:
                     give(e, gi)
         self.finish()
+
+    def watched(self, nd: Node, g: Any, extra: dict[str, Any]) -> None:
+        """What :meth:`run` does with a node, adding up gradients included, as one span."""
+        grads = self.call(nd, g, extra)
+        if not self.keep and nd.s:
+            nd.s = None
+        for e, gi in zip(nd.e, grads):
+            if gi is not None and e is not None:
+                self.give(e, gi)
 
     def call(self, nd: Node, g: Any, extra: dict[str, Any]) -> Sequence[Any]:
         """Apply a node that carries hooks, a broadcast note or an anomaly trace."""
@@ -303,7 +313,13 @@ class _Walk:
         for hook in list(extra.get("post_node", {}).values()):
             r = hook(tuple(grads), tuple(gs))
             if r is not None:
-                grads = list(r) if isinstance(r, (tuple, list)) else [r]
+                got = list(r) if isinstance(r, (tuple, list)) else [r]
+                if len(got) != len(grads):
+                    raise RuntimeError(
+                        f"hook '{getattr(hook, '__name__', hook)}' has returned an incorrect number of values (got {len(got)}, "
+                        f"but expected {len(grads)})"
+                    )
+                grads = got
         return grads
 
     def hooked(self, nd: Node, g: Any) -> Any:

@@ -20,6 +20,11 @@ def _set(value: bool, check_nan: bool = True) -> bool:
     return old
 
 
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether backward looks for NaN: in anomaly mode, unless it was told not to."""
+    return is_anomaly_enabled() and bool(getattr(modes.state, "check_nan", True))
+
+
 def is_anomaly_enabled() -> bool:
     """Whether anomaly detection is on in this thread."""
     return getattr(modes.state, "anomaly", False)

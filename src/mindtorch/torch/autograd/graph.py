@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from mindtorch import log
@@ -20,6 +21,9 @@ class saved_tensors_hooks:  # noqa: N801 - public name
         self.unpack_hook = unpack_hook
 
     def __enter__(self) -> None:
+        message = getattr(modes.state, "unpacked", None)
+        if message is not None:
+            raise RuntimeError(message)
         stack = getattr(modes.state, "pack", None)
         if stack is None:
             stack = modes.state.pack = []  # type: ignore[attr-defined]
@@ -29,6 +33,19 @@ class saved_tensors_hooks:  # noqa: N801 - public name
     def __exit__(self, *exc: Any) -> None:
         modes.state.pack.pop()  # type: ignore[attr-defined]
         modes.leave_mode()
+
+
+@contextlib.contextmanager
+def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
+    """Inside, ``saved_tensors_hooks`` raises RuntimeError with this message; so does this where hooks are in force."""
+    if getattr(modes.state, "pack", None):
+        raise RuntimeError(error_message)
+    before = getattr(modes.state, "unpacked", None)
+    modes.state.unpacked = error_message  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        modes.state.unpacked = before  # type: ignore[attr-defined]
 
 
 class save_on_cpu(saved_tensors_hooks):  # noqa: N801 - public name
