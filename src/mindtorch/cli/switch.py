@@ -52,6 +52,11 @@ class _Loader:
         """It has run already; the import system has replaced its spec, which relative imports inside it rely on."""
         module.__spec__ = self.spec
 
+    def get_code(self, name: str) -> Any:
+        """Code of the module, for ``-m torch.utils.bottleneck`` and the like."""
+        spec = importlib.util.find_spec(_home(name))
+        return None if spec is None else spec.loader.get_code(spec.name)  # type: ignore[union-attr]
+
 
 class _Distribution(importlib.metadata.Distribution):
     """Metadata of a package that mindtorch stands in for."""

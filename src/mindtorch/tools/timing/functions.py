@@ -12,8 +12,6 @@ SORTS = ("cumtime", "tottime")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _GENERATED = "<mindtorch"
 _Function = tuple[str, int, str]
-_UNSEEN = ("torch/profiler/", "tools/", "cli/", "core/observe.py")
-"""Parts of the package that only serve the measurement."""
 
 
 def write_log(profile: cProfile.Profile, path: str, sort: str = "cumtime") -> None:
@@ -26,8 +24,13 @@ def write_log(profile: cProfile.Profile, path: str, sort: str = "cumtime") -> No
         file.write(out.getvalue())
 
 
+def _ours(f: _Function) -> bool:
+    return f[0].startswith((_PACKAGE, _GENERATED))
+
+
 class Row(NamedTuple):
-    """One function of mindtorch. Seconds with and without what it calls; ``share`` of ``own`` in the whole program."""
+    """One API of mindtorch. ``total`` seconds from call to return; ``own`` without other APIs and the user's functions it
+    calls, but with its inner workings; ``share`` of ``own`` in that of all APIs; ``caller``: the user's function."""
 
     api: str
     calls: int
@@ -37,17 +40,59 @@ class Row(NamedTuple):
     caller: str
 
 
-def _ours(f: _Function) -> bool:
-    return f[0].startswith((_PACKAGE, _GENERATED))
+def _key(fn: Any) -> _Function | None:
+    fn = getattr(fn, "__func__", fn)
+    code = getattr(fn, "__code__", None)
+    return None if code is None else (code.co_filename, code.co_firstlineno, code.co_name)
 
 
-def _named(f: _Function) -> str:
-    """``torch.relu`` for a function made from the op table, else its module and name."""
-    file, _, name = f
-    if file.startswith(_GENERATED):
-        return f"torch.{name}"
-    module = file[len(_PACKAGE) :].removesuffix(".py").replace(os.sep, ".").removesuffix(".__init__")
-    return f"{module}.{name}"
+_SPACES = {
+    "torch": "torch.",
+    "F": "torch.nn.functional.",
+    "linalg": "torch.linalg.",
+    "fft": "torch.fft.",
+    "special": "torch.special.",
+}
+
+
+def _public() -> dict[_Function, str]:
+    """Functions that a user can call -> their public names."""
+    from mindtorch.core.tensor import Tensor
+    from mindtorch.ops.table import SPACES
+    from mindtorch.torch import nn, optim
+    from mindtorch.torch.utils.data import dataloader
+
+    named: dict[_Function, list[str]] = {}
+    functions: dict[_Function, set[int]] = {}
+
+    def add(fn: Any, name: str) -> None:
+        key = _key(fn)
+        last = name.rpartition(".")[2]
+        if key is not None and (not last.startswith("_") or last.endswith("__")) and id(fn) not in functions.setdefault(key, set()):
+            functions[key].add(id(fn))
+            named.setdefault(key, []).append(name)
+
+    for space, prefix in _SPACES.items():
+        for name, fn in SPACES.get(space, {}).items():
+            add(fn, prefix + name)
+    for name, fn in vars(Tensor).items():
+        add(fn, f"Tensor.{name}")
+    for module, method in ((nn, "forward"), (optim, "step")):
+        for name in dir(module):
+            cls = getattr(module, name)
+            if isinstance(cls, type):
+                fn = vars(cls).get(method)
+                add(getattr(fn, "__wrapped__", fn), f"{module.__name__.removeprefix('mindtorch.')}.{name}.{method}")
+    add(nn.Module.__call__, "torch.nn.Module.__call__")
+    add(optim.Optimizer.zero_grad, "torch.optim.Optimizer.zero_grad")
+    add(dataloader._BaseDataLoaderIter.__next__, "torch.utils.data.DataLoader.__next__")
+    return {k: _joined(v) for k, v in named.items() if k[2] not in ("_stub", "_inplace_stub")}
+
+
+def _joined(names: list[str]) -> str:
+    """One name for functions that share their code, which nothing in a profile tells apart."""
+    more = [n.rpartition(".")[2] for n in names[1:]]
+    return "/".join([names[0], *more[:3]]) + ("/..." if len(more) > 3 else "")
 
 
 def _user_line(f: _Function, stats: dict[_Function, Any], script: str) -> str:
@@ -57,27 +102,60 @@ def _user_line(f: _Function, stats: dict[_Function, Any], script: str) -> str:
         callers = {c: v for c, v in stats[f][4].items() if c not in seen and c in stats}
         if not callers:
             return ""
-        f = max(callers, key=lambda c: callers[c][3] if len(callers[c]) > 3 else 0)
+        f = max(callers, key=lambda c: callers[c][3])
         seen.add(f)
         if _is_users(f, script):
             return f"{os.path.basename(f[0])}:{f[1]} ({f[2]})"
 
 
 def _is_users(f: _Function, script: str) -> bool:
-    return f[0] == script or (
-        os.path.isabs(f[0]) and f[0].startswith(os.path.dirname(script) + os.sep) and "site-packages" not in f[0] and not _ours(f)
-    )
+    """Whether ``f`` is of the script, or of a file beside it or below."""
+    homes = tuple(os.path.dirname(p) + os.sep for p in (script, os.path.realpath(script)))
+    return f[0] == script or (f[0].startswith(homes) and "site-packages" not in f[0] and not _ours(f))
+
+
+class _Inner:
+    """Time of what is neither an API nor the user's, handed up to those who called for it."""
+
+    def __init__(self, stats: dict[_Function, Any], apis: dict[_Function, str], script: str) -> None:
+        self.callees: dict[_Function, list[tuple[_Function, Any]]] = {}
+        for f, entry in stats.items():
+            for caller, edge in entry[4].items():
+                self.callees.setdefault(caller, []).append((f, edge))
+        self.stats, self.apis, self.script = stats, apis, script
+        self._known: dict[_Function, float] = {}
+        self._open: set[_Function] = set()
+
+    def below(self, f: _Function) -> float:
+        """Seconds that ``f`` spent in inner functions."""
+        if f in self._known:
+            return self._known[f]
+        if f in self._open:  # recursion: already on its way up
+            return 0.0
+        self._open.add(f)
+        total = 0.0
+        for g, (_, _, own, whole) in ((g, e) for g, e in self.callees.get(f, ()) if g != f):
+            if g not in self.apis and not _is_users(g, self.script):
+                all_calls = self.stats[g][3] or 1.0
+                total += own + self.below(g) * min(1.0, whole / all_calls)
+        self._open.discard(f)
+        self._known[f] = total
+        return total
 
 
 def rows(profile: cProfile.Profile, script: str, sort: str = "cumtime") -> list[Row]:
-    """Functions of mindtorch that took part, worst first. ``script`` is the program's file."""
+    """APIs of mindtorch that the program used, worst first. ``script`` is the program's file."""
     found: Any = pstats.Stats(profile)
     stats: dict[_Function, Any] = found.stats
-    whole = found.total_tt or 1.0
+    apis = {k: v for k, v in _public().items() if k in stats}
+    inner = _Inner(stats, apis, os.path.abspath(script))
     out = []
-    for f, (_, calls, own, total, _) in stats.items():
-        if _ours(f) and not f[0].removeprefix(_PACKAGE).startswith(_UNSEEN) and not f[2].startswith("<"):
-            out.append(Row(_named(f), calls, total, own, own / whole, _user_line(f, stats, os.path.abspath(script))))
+    for f, name in apis.items():
+        _, calls, own, total, _ = stats[f]
+        mine = min(total, own + inner.below(f))
+        out.append(Row(name, calls, total, mine, 0.0, _user_line(f, stats, os.path.abspath(script))))
+    whole = sum(r.own for r in out) or 1.0
+    out = [r._replace(share=r.own / whole) for r in out]
     return sorted(out, key=lambda r: r.total if sort == "cumtime" else r.own, reverse=True)
 
 
