@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from old_files import tar_checkpoint
 
+import mindtorch.torch as mt
 import torch
 from mindtorch.formats import pth
 from mindtorch.formats.pth_zip import ZipReader, ZipWriter
@@ -87,19 +88,39 @@ def test_without_checksums():
     assert pth.load_arrays(io.BytesIO(raw))["w"].tolist() == [0, 1, 2, 3, 4]
 
 
-def test_big_endian_file():
-    raw = torch_bytes({"w": torch.arange(3.0), "c": torch.tensor([1 + 2j])})
-    out = io.BytesIO()
+def big_endian(raw, widths):
+    """A file of PyTorch's as a big-endian machine would have written it; ``widths`` are those of its storages."""
+    out, left = io.BytesIO(), iter(widths)
     with zipfile.ZipFile(io.BytesIO(raw)) as old, zipfile.ZipFile(out, "w") as new:
         for name in old.namelist():
             data = old.read(name)
             if name.endswith("byteorder"):
                 data = b"big"
             if "/data/" in name:
-                data = np.frombuffer(data, np.float32).byteswap().tobytes()
+                data = np.frombuffer(data, np.uint8).reshape(-1, next(left))[:, ::-1].tobytes()
             new.writestr(name, data)
-    got = pth.load_arrays(rewound(out))
-    assert got["w"].tolist() == [0, 1, 2] and got["c"].tolist() == [1 + 2j]
+    return rewound(out)
+
+
+def test_big_endian_file():
+    state = {"w": torch.arange(3.0), "c": torch.tensor([1 + 2j])}
+    for dtype in (torch.uint16, torch.uint32, torch.uint64, torch.float8_e5m2):
+        state[str(dtype)] = torch.arange(1, 4).to(dtype)
+    state["view"] = state["torch.uint32"][1:]
+    file = big_endian(torch_bytes(state), (4, 4, 2, 4, 8, 1))
+    for got in (pth.load_arrays(file), {k: v for k, v in mt.load(rewound(file)).items() if "float8" not in k}):
+        for name, value in got.items():
+            value = getattr(value, "a", value)
+            bits = f"u{value.dtype.itemsize}" if value.dtype.itemsize < 8 else value.dtype
+            want = state[name].view(torch.uint8).numpy() if "float8" in name else state[name].numpy()
+            assert value.view(bits).tolist() == np.ascontiguousarray(want).view(bits).tolist(), name
+
+
+def test_big_endian_bytes_of_unknown_type_are_refused():
+    u = torch.arange(1, 5).to(torch.uint16)
+    for state, widths in ((u.untyped_storage(), (2,)), ([u, u.view(torch.uint64)], (2,))):
+        with pytest.raises(RuntimeError, match="big-endian and nothing in it says the dtype"):
+            pth.load_arrays(big_endian(torch_bytes(state), widths))
 
 
 def test_legacy_tar(tmp_path):

@@ -1,6 +1,7 @@
 """Checkpoints of every age and kind as arrays and as tensors: 0.4.0, TorchScript, modules without class, sparse, float8."""
 
 import io
+import mmap
 import pickle
 import zipfile
 from collections import OrderedDict
@@ -194,6 +195,39 @@ def test_mmap_maps(tmp_path):
     torch.save({"w": torch.ones(3)}, path, _use_new_zipfile_serialization=False)
     with pytest.raises(RuntimeError, match="mmap can only be used"):
         mt.load(path, mmap=True)
+
+
+def test_mmap_shared_writes_to_the_file(tmp_path):
+    path = tmp_path / "a.pth"
+    torch.save({"w": torch.arange(6.0)}, path)
+    with mt.serialization.set_default_mmap_options(mmap.MAP_SHARED):
+        mt.load(path, mmap=True)["w"][0] = 7
+    assert mt.serialization.get_default_mmap_options() == mmap.MAP_PRIVATE
+    mt.load(path, mmap=True)["w"][1] = 8
+    assert torch.load(path)["w"].tolist() == [7, 1, 2, 3, 4, 5]
+
+
+def test_skip_data_leaves_room(tmp_path):
+    """The file of PyTorch's skip_data and ours are filled by hand, then read by both."""
+    path, values = tmp_path / "a.pth", np.arange(1000, dtype=np.float32)
+    for lib, state in ((torch, torch.zeros(1000)), (mt, mt.zeros(1000))):
+        with lib.serialization.skip_data():
+            lib.save({"w": state}, path)
+            with pytest.raises(RuntimeError, match="Cannot use skip_data=True"):
+                lib.save({"w": state}, tmp_path / "b", _use_new_zipfile_serialization=False)
+        with zipfile.ZipFile(path) as z:
+            info = z.getinfo("a/data/0")
+            head = path.read_bytes()[info.header_offset :]
+        assert info.CRC == 0 and info.file_size == 4000
+        at = info.header_offset + 30 + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
+        assert not any(head[at - info.header_offset :][:4000])
+        with open(path, "r+b") as f:
+            f.seek(at)
+            f.write(values.tobytes())
+        for reader in (torch, mt):
+            assert reader.load(path)["w"].tolist() == values.tolist()
+        with mt.serialization.skip_data():
+            assert mt.load(path)["w"].shape == (1000,)
 
 
 def test_archives_zipped_again(tmp_path):

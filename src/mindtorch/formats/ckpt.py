@@ -6,7 +6,6 @@ Tensors above 512 MiB are written as several values in a row with the same name.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from mindtorch.formats.checksum import crc32
 from mindtorch.formats.source import COMPLEX, Source, as_pairs, copy_into, from_pairs, opened, shaped, target, truth
 
 TYPES: dict[str, np.dtype[Any]] = {
@@ -155,7 +155,7 @@ def _body(data: memoryview, check: bool) -> memoryview:
     if len(data) < 17 or data[-17:-10] != _CRC:
         return data
     stored = int.from_bytes(data[-10:], "big")
-    if check and zlib.crc32(data[:-17]) != stored:
+    if check and crc32(data[:-17]) != stored:
         raise _broken("its checksum does not match its contents")
     return data[:-17]
 
@@ -313,7 +313,7 @@ def write(
                 head = _record(name, dims, kind, len(piece))
                 for part in (head, piece):
                     file.write(part)
-                    total = zlib.crc32(part, total) if crc else 0
+                    total = crc32(part, total) if crc else 0
                 if progress is not None:
                     progress(len(piece))
         if crc:

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mindtorch.formats.pth_file import atomic_write
 from mindtorch.formats.pth_hooks import SAFE_BUILTINS, Hooks
 from mindtorch.formats.pth_load import load, unsafe_globals
 from mindtorch.formats.pth_pickle import Unknown
@@ -32,7 +31,7 @@ __all__ = [
     "Hooks",
     "StorageData",
     "Unknown",
-    "atomic_write",
+    "children",
     "describe",
     "load",
     "load_arrays",
@@ -90,18 +89,21 @@ def _collect(obj: Any, name: str, found: dict[str, np.ndarray], above: set[int])
     if isinstance(obj, np.ndarray):
         found[name] = obj
         return
-    children = list(_children(obj))
-    if not children:
+    below = list(children(obj))
+    if not below:
         return
     if id(obj) in above or len(above) > 200:
         raise RuntimeError(f"the object in the file contains itself, or is nested too deeply, at {name!r}")
     above.add(id(obj))
-    for key, child in children:
+    for key, child in below:
         _collect(child, f"{name}.{key}" if name and key else name or key, found, above)
     above.remove(id(obj))
 
 
-def _children(obj: Any) -> Any:
+def children(obj: Any) -> Any:
+    """``(name, child)`` of a container or of an unknown object; nothing for anything else. Modules give what their
+    ``state_dict()`` has.
+    """
     if isinstance(obj, dict):
         return ((str(k), v) for k, v in obj.items())
     if isinstance(obj, (list, tuple)):
@@ -110,7 +112,7 @@ def _children(obj: Any) -> Any:
         return ()
     state = obj.state if isinstance(obj.state, dict) else {}
     if "_parameters" not in state or "_modules" not in state:
-        return [*_children(state), *_children(obj.entries), *_children(obj.items)]
+        return [*children(state), *children(obj.entries), *children(obj.items)]
     skipped = state.get("_non_persistent_buffers_set") or ()
     buffers = {k: v for k, v in (state.get("_buffers") or {}).items() if k not in skipped}
     return [(str(k), v) for part in (state["_parameters"], buffers, state["_modules"]) for k, v in part.items()]

@@ -15,7 +15,7 @@ import numpy as np
 
 from mindtorch.formats.pth_pickle import SafeUnpickler, UnknownGlobal
 from mindtorch.formats.pth_storage import STORAGE_TYPES, StorageData, strided, type_name
-from mindtorch.formats.pth_zip import _read_into
+from mindtorch.formats.pth_zip import read_into
 
 MAGIC = 0x1950A86A20F9469CFC6C
 PROTOCOL = 1001
@@ -38,14 +38,14 @@ def _parsing() -> Iterator[None]:
         raise RuntimeError(f"the checkpoint is corrupted: {type(e).__name__} {str(e)[:200]}") from e
 
 
-def _named(module: str, name: str) -> Any:
+def named(module: str, name: str) -> Any:
     """Storage classes by their name, everything else as a stand-in: for reading the outline of a file."""
     return name if name in STORAGE_TYPES else UnknownGlobal(module, name)
 
 
 def _outline(stream: Any, persistent: Callable[[Any], Any]) -> Any:
     """The next object of the stream, in which nothing but plain containers and text is real. Runs nothing."""
-    return SafeUnpickler(stream, _named, persistent, encoding="bytes").load()
+    return SafeUnpickler(stream, named, persistent, encoding="bytes").load()
 
 
 def _plain(stream: Any, what: str, kind: type) -> Any:
@@ -73,7 +73,7 @@ def _fill(stream: Any, data: np.ndarray, itemsize: int, key: str) -> None:
         raise RuntimeError(
             f"the checkpoint is corrupted: storage {key} has {count} elements, its pickle says otherwise"
         )
-    got = _read_into(stream, data)
+    got = read_into(stream, data)
     if got != data.nbytes:
         raise RuntimeError(f"the checkpoint is truncated: storage {key} has {got} of {data.nbytes} bytes")
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from mindtorch.formats import pth_legacy
-from mindtorch.formats.pth_file import opened
+from mindtorch.formats.files import opened
 from mindtorch.formats.pth_hooks import Hooks
 from mindtorch.formats.pth_pickle import Global, SafeUnpickler, modern_name
-from mindtorch.formats.pth_storage import STORAGE_TYPES, StorageData, type_name
+from mindtorch.formats.pth_storage import DTYPES, RAW_DTYPES, STORAGE_TYPES, StorageData, type_name
 from mindtorch.formats.pth_zip import ZipReader
 
 
@@ -51,13 +51,17 @@ def _unpickler(hooks: Hooks, safe: bool, encoding: str, pickle_module: Any, extr
 _TORCHES = ("torch", "torch.cuda", "torch.storage", "mindtorch.torch", "mindtorch.torch.storage")
 
 
-def _load_zip(zf: ZipReader, hooks: Hooks, unpickle: Any, mmap: bool, endian: str | None) -> Any:
+def _load_zip(zf: ZipReader, hooks: Hooks, unpickle: Any, mmap: bool, endian: str | None, skip: bool) -> Any:
     swap = endian == "big"
     if zf.has("byteorder"):
         order = zf.read("byteorder")
         if order not in (b"little", b"big"):
             raise ValueError(f"Unknown endianness type: {order!r}")
         swap = order == b"big"
+    if swap and mmap and zf.shared:
+        raise RuntimeError("the file is big-endian: its storages cannot be mapped with MAP_SHARED; use MAP_PRIVATE")
+    text = zf.read("data.pkl")
+    widths = _untyped_widths(text) if swap else {}
     made: dict[str, Any] = {}
     names: dict[str, str] = {}
 
@@ -66,9 +70,11 @@ def _load_zip(zf: ZipReader, hooks: Hooks, unpickle: Any, mmap: bool, endian: st
         if location == "meta" or not hooks.wants(location):
             # Nothing will look at the contents: a size is enough, and takes no memory.
             return StorageData(name, np.broadcast_to(np.uint8(0), count * width), location, key)
+        if skip:
+            return StorageData(name, np.empty(zf.size(record), np.uint8), location, key)
         data = zf.mapped(record, width) if mmap else zf.array(record)
         _expect(name, data, count, key)
-        return StorageData(name, _swapped(name, data) if swap else data, location, key)
+        return StorageData(name, _swapped(name, data, key, widths) if swap else data, location, key)
 
     def persistent(pid: Any) -> Any:
         if not isinstance(pid, tuple) or len(pid) < 5 or pid[0] not in ("storage", b"storage"):
@@ -83,9 +89,29 @@ def _load_zip(zf: ZipReader, hooks: Hooks, unpickle: Any, mmap: bool, endian: st
             raise pickle.UnpicklingError(f"the file is corrupted: storage {key} is both {names[key]} and {name}")
         return made[key]
 
-    if not mmap:
+    if not mmap and not skip:
         zf.read_ahead("data/")
-    return unpickle(io.BytesIO(zf.read("data.pkl")), persistent)
+    return unpickle(io.BytesIO(text), persistent)
+
+
+def _untyped_widths(text: bytes) -> dict[str, set[int]]:
+    """Bytes of an element for the storages without a type of their own: the tensors over them say it."""
+    widths: dict[str, set[int]] = {}
+
+    def note(key: Any, _offset: Any, _size: Any, _stride: Any, _grad: Any, _hooks: Any, dtype: Any, *_: Any) -> None:
+        name = getattr(dtype, "name", "")
+        width = DTYPES[name].itemsize if name in DTYPES else RAW_DTYPES.get(name, 0)
+        widths.setdefault(str(key), set()).add(width)
+
+    def find(module: str, name: str) -> Any:
+        return note if name == "_rebuild_tensor_v3" else pth_legacy.named(module, name)
+
+    def storage(pid: Any) -> Any:
+        return _text(pid[2]) if isinstance(pid, tuple) and len(pid) > 2 else None
+
+    if b"UntypedStorage" in text:
+        SafeUnpickler(io.BytesIO(text), find, storage, encoding="bytes").load()
+    return widths
 
 
 def _text(value: Any) -> str:
@@ -98,9 +124,18 @@ def _expect(name: str, data: np.ndarray, count: Any, key: str) -> None:
         raise RuntimeError(f"the checkpoint is corrupted: storage {key} has {data.nbytes} bytes, {need} are needed")
 
 
-def _swapped(name: str, data: np.ndarray) -> np.ndarray:
+def _swapped(name: str, data: np.ndarray, key: str, widths: dict[str, set[int]]) -> np.ndarray:
     dtype = STORAGE_TYPES[name]
     width = dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
+    if name == "UntypedStorage" and data.size:
+        known = widths.get(key, set())
+        if len(known) != 1 or 0 in known:
+            raise RuntimeError(
+                f"the file is big-endian and nothing in it says the dtype of storage {key}, so its bytes cannot be put "
+                "in order; save it on its machine as a tensor of one dtype"
+            )
+        (width,) = known
+        data = data[: data.size // width * width]
     return data.reshape(-1, width)[:, ::-1].reshape(-1).copy() if width > 1 else data
 
 
@@ -110,6 +145,8 @@ def load(
     *,
     safe: bool = True,
     mmap: bool = False,
+    shared: bool = False,
+    skip_data: bool = False,
     encoding: str = "utf-8",
     pickle_module: Any = pickle,
     endian: str | None = None,
@@ -119,7 +156,8 @@ def load(
     """The object in ``f``, a path or an open binary file, in any of PyTorch's formats.
 
     ``safe`` reads with the restricted unpickler; otherwise the pickle may run code. ``mmap`` maps the storages
-    instead of reading them, unchecked. A TorchScript archive is read only with ``script``. RuntimeError or
+    instead of reading them, unchecked; ``shared`` lets what is written to them reach the file. ``skip_data`` gives
+    storages of the right size with any contents. A TorchScript archive is read only with ``script``. RuntimeError or
     UnpicklingError for broken files.
     """
     unpickle = _unpickler(hooks, safe, encoding, pickle_module, pickle_args)
@@ -128,7 +166,19 @@ def load(
         head = file.read(4)
         file.seek(start)
         if head == b"PK\x03\x04":
-            return _from_zip(ZipReader(file, path), hooks, unpickle, mmap, endian, script)
+            zf = ZipReader(file, path, shared)
+            if zf.has("constants.pkl") and not script:
+                raise RuntimeError(
+                    "the file is a TorchScript archive, not a checkpoint: mindtorch cannot run TorchScript. Its weights "
+                    "can be listed and taken out with `python -m mindtorch convert`; load the result into the model's "
+                    "class."
+                )
+            try:
+                return _load_zip(zf, hooks, unpickle, mmap, endian, skip_data)
+            finally:
+                zf.close()
+        if skip_data:
+            raise RuntimeError("skip_data can only be used with files in the zip format; load without it")
         if mmap:
             raise RuntimeError(
                 "mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True)`; "
@@ -139,18 +189,6 @@ def load(
         if pth_legacy.is_tar(file):
             return pth_legacy.read_tar(file, unpickle, hooks.tensor)
         return pth_legacy.read_stream(file, unpickle, hooks.storage)
-
-
-def _from_zip(zf: ZipReader, hooks: Hooks, unpickle: Any, mmap: bool, endian: str | None, script: bool) -> Any:
-    if zf.has("constants.pkl") and not script:
-        raise RuntimeError(
-            "the file is a TorchScript archive, not a checkpoint: mindtorch cannot run TorchScript. Its weights can be "
-            "listed and taken out with `python -m mindtorch convert`; load the result into the model's class."
-        )
-    try:
-        return _load_zip(zf, hooks, unpickle, mmap, endian)
-    finally:
-        zf.close()
 
 
 def unsafe_globals(f: Any, allowed: Callable[[str, str], bool]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch.formats import pth_legacy
-from mindtorch.formats.pth_file import atomic_write
+from mindtorch.formats.files import atomic_write
 from mindtorch.formats.pth_hooks import Hooks
 from mindtorch.formats.pth_pickle import Global, NamingPickler
 from mindtorch.formats.pth_storage import StorageData
@@ -45,7 +45,7 @@ _OURS = {k: v for k, v in NamingPickler.dispatch.items() if v is not pickle._Pic
 
 
 def _write_zip(
-    obj: Any, file: Any, root: str, protocol: int, hooks: Hooks, pickle_module: Any, order: bool, checked: bool
+    obj: Any, file: Any, root: str, protocol: int, hooks: Hooks, pickle_module: Any, order: bool, checked: bool, skip: bool
 ) -> None:
     kept: dict[str, tuple[str, StorageData]] = {}
 
@@ -62,7 +62,10 @@ def _write_zip(
     if order:
         writer.record("byteorder", b"little")
     for key, data in kept.values():
-        writer.record(f"data/{key}", np.ascontiguousarray(data.data))
+        if skip:
+            writer.gap(f"data/{key}", data.data.nbytes)
+        else:
+            writer.record(f"data/{key}", np.ascontiguousarray(data.data))
     writer.record("version", b"3\n")
     writer.record(".data/serialization_id", writer.serial().encode())
     writer.close()
@@ -78,8 +81,14 @@ def save(
     pickle_module: Any = pickle,
     byteorder: bool = True,
     checksums: bool = True,
+    skip_data: bool = False,
 ) -> None:
-    """Write ``obj`` to ``f`` (path or object with ``write``). A path is replaced only when everything is written."""
+    """Write ``obj`` to ``f`` (path or object with ``write``). A path is replaced only when everything is written.
+
+    With ``skip_data`` the storages get their place in the file, but no contents.
+    """
+    if skip_data and legacy:
+        raise RuntimeError("Cannot use skip_data=True with _use_new_zipfile_serialization=False")
 
     def write(file: Any, root: str) -> None:
         if legacy:
@@ -89,7 +98,7 @@ def save(
 
             pth_legacy.write_stream(file, protocol, dump)
         else:
-            _write_zip(obj, file, root, protocol, hooks, pickle_module, byteorder, checksums)
+            _write_zip(obj, file, root, protocol, hooks, pickle_module, byteorder, checksums, skip_data)
 
     if isinstance(f, (str, os.PathLike)):
         path = os.fspath(f)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mindtorch.formats.pth_crc import Crc32, crc32
+from mindtorch.formats.checksum import crc32
 
 ALIGNMENT = 64
 NEWEST = 10
@@ -23,7 +23,8 @@ NEWEST = 10
 _U32 = 0xFFFFFFFF
 _LOCAL = struct.Struct("<IHHHHHIIIHH")
 _CENTRAL = struct.Struct("<IHHHHHHIIIHHHHHII")
-_CHUNK = 1 << 20
+_CHUNK = 1 << 19
+"""Bytes read before their checksum is taken, so that the processor's cache still has them."""
 _MANY = 8 << 20
 """From this many bytes on, records are read and checked by two threads."""
 
@@ -53,9 +54,12 @@ class ZipWriter:
 
     def record(self, name: str, data: Any) -> None:
         """Append ``data`` (bytes or a flat uint8 array) as ``root/name``."""
-        path = f"{self.root}/{name}".encode()
         view = memoryview(data).cast("B") if len(data) else memoryview(b"")
-        size, crc = view.nbytes, crc32(view) if self.checked else 0
+        self._head(name, view.nbytes, crc32(view) if self.checked else 0)
+        self._write(view)
+
+    def _head(self, name: str, size: int, crc: int) -> None:
+        path = f"{self.root}/{name}".encode()
         big = size >= _U32
         extra = struct.pack("<HHQQ", 1, 16, size, size) if big else b""
         pad = -(self.at + _LOCAL.size + len(path) + len(extra) + 4) % ALIGNMENT
@@ -66,7 +70,16 @@ class ZipWriter:
             _LOCAL.pack(0x04034B50, 45 if big else 20, 0x800, 0, 0, 33, crc, short, short, len(path), len(extra))
         )
         self._write(path + extra)
-        self._write(view)
+
+    def gap(self, name: str, size: int) -> None:
+        """Append a record of ``size`` bytes that are left to be written by somebody else; its checksum is 0."""
+        self._head(name, size, 0)
+        if getattr(self.file, "seekable", bool)():
+            self.file.seek(size, os.SEEK_CUR)
+        else:
+            for at in range(0, size, _CHUNK):
+                self.file.write(bytes(min(_CHUNK, size - at)))
+        self.at += size
 
     def close(self) -> None:
         """Write the directory."""
@@ -104,6 +117,8 @@ class Record:
     crc: int
     method: int
     end: int = 0
+    unsummed: bool = False
+    """Written with torch.serialization.skip_data: the contents came later, every copy of the checksum is zero."""
 
 
 def _broken(why: str) -> RuntimeError:
@@ -111,11 +126,15 @@ def _broken(why: str) -> RuntimeError:
 
 
 class ZipReader:
-    """The records of an open binary ``file``; ``path`` is needed for memory mapping and for reading in parallel."""
+    """The records of an open binary ``file``; ``path`` is needed for memory mapping and for reading in parallel.
 
-    def __init__(self, file: Any, path: str | None = None) -> None:
+    A mapping is copy-on-write; with ``shared`` what is written to it is written to the file.
+    """
+
+    def __init__(self, file: Any, path: str | None = None, shared: bool = False) -> None:
         self.file = file
         self.path = path
+        self.shared = shared
         end = file.seek(0, 2)
         self.length = file.tell() if end is None else end
         self.records = {r.name: r for r in _directory(file, self.length)}
@@ -155,10 +174,6 @@ class ZipReader:
         """Whether there is a record ``name``."""
         return self.root + name in self.records
 
-    def names(self) -> list[str]:
-        """All records, without the root folder."""
-        return [n[len(self.root) :] for n in self.records if n.startswith(self.root)]
-
     def size(self, name: str) -> int:
         """Bytes of a record."""
         return self._info(name).size
@@ -174,10 +189,14 @@ class ZipReader:
         head = _at(self.file, r.at, _LOCAL.size)
         if len(head) != _LOCAL.size or head[:4] != b"PK\x03\x04":
             raise _broken(f"no record starts where {r.name} should")
-        *_, method, _time, _date, _crc, _packed, _size, name, extra = _LOCAL.unpack(head)
+        _, _, flags, method, _, _, crc, _, _, name, extra = _LOCAL.unpack(head)
         start = r.at + _LOCAL.size + name + extra
         if method != r.method or self.file.read(name) != r.name.encode() or start + r.packed > r.end:
             raise _broken(f"the record {r.name} is not what the directory says")
+        if r.crc == 0 and r.name.startswith(self.root + "data/"):
+            # With flag 8 the second copy of the checksum follows the contents instead of being in the header.
+            after = _at(self.file, start + r.packed, 8)
+            r.unsummed = after == b"PK\x07\x08" + bytes(4) if flags & 8 else crc == 0
         return start
 
     # ------------------------------------------------------------------------------------ contents
@@ -194,19 +213,22 @@ class ZipReader:
         if r.method:
             return self._inflated(r, start)
         self.file.seek(start)
-        data, done = np.empty(r.size, np.uint8), 0
-        crc = Crc32(data)
+        return self._filled(r, np.empty(r.size, np.uint8), lambda part, _: read_into(self.file, part))
+
+    def _filled(self, r: Record, data: np.ndarray, read: Callable[[np.ndarray, int], int]) -> np.ndarray:
+        """``data`` filled by ``read(part, position)``; each part is summed while the processor's cache still has it."""
+        done, crc = 0, 0
         while done < r.size:
-            n = _read_into(self.file, data[done : done + _CHUNK])
+            n = read(data[done : done + _CHUNK], done)
             if not n:
                 raise RuntimeError(f"the checkpoint is truncated: record {r.name} has {done} of {r.size} bytes")
-            done += n
             if self.checked:
-                crc.advance(done)
+                crc = crc32(data[done : done + n], crc)
+            done += n
         return self._verified(r, data, crc)
 
-    def _verified(self, r: Record, data: np.ndarray, crc: Crc32) -> np.ndarray:
-        if self.checked and crc.value() != r.crc:
+    def _verified(self, r: Record, data: np.ndarray, crc: int) -> np.ndarray:
+        if self.checked and crc != r.crc and not r.unsummed:
             raise _broken(f"checksum of record {r.name} does not match its contents")
         return data
 
@@ -228,12 +250,12 @@ class ZipReader:
             raise _broken(f"record {r.name}: {e}") from e
         if done < r.size or more:
             raise _broken(f"record {r.name} does not unpack to {r.size} bytes")
-        return self._verified(r, data, Crc32(data))
+        return self._verified(r, data, crc32(data))
 
     def mapped(self, name: str, width: int = 1) -> np.ndarray:
-        """One record mapped copy-on-write: read when touched, writes stay private to this process.
+        """One record mapped: read when touched. Its checksum is not verified.
 
-        Its checksum is not verified. A record that is not aligned to ``width`` bytes is copied.
+        A record that is not aligned to ``width`` bytes is copied; RuntimeError when the mapping is shared.
         """
         r = self._info(name)
         if self.path is None or r.method:
@@ -241,9 +263,11 @@ class ZipReader:
         if r.size == 0:
             return np.empty(0, np.uint8)
         if self.map is None:
-            self.map = np.memmap(self.path, np.uint8, "c")
+            self.map = np.memmap(self.path, np.uint8, "r+" if self.shared else "c")
         start = self._offset(r)
         part = np.asarray(self.map[start : start + r.size])
+        if start % width and self.shared:
+            raise RuntimeError(f"record {name} is not aligned in the file and cannot be mapped shared: use MAP_PRIVATE")
         return part.copy() if start % width else part
 
     # ------------------------------------------------------------------------------------ reading ahead
@@ -263,15 +287,8 @@ class ZipReader:
             self.ahead[r.name[len(self.root) :]] = self.pool.submit(self._fetch, r, start, data)
 
     def _fetch(self, r: Record, start: int, data: np.ndarray) -> np.ndarray:
-        crc, view, fd, done = Crc32(data), memoryview(data), self.file.fileno(), 0
-        while done < r.size:
-            n = os.preadv(fd, [view[done : done + _CHUNK]], start + done) if not self.stop else 0
-            if not n:
-                raise RuntimeError(f"the checkpoint is truncated: record {r.name} has {done} of {r.size} bytes")
-            done += n
-            if self.checked:
-                crc.advance(done)
-        return self._verified(r, data, crc)
+        fd = self.file.fileno()
+        return self._filled(r, data, lambda part, at: 0 if self.stop else os.preadv(fd, [memoryview(part)], start + at))
 
     def close(self) -> None:
         """Stop the threads of `read_ahead`."""
@@ -391,7 +408,7 @@ def _bomb(what: str, size: int, packed: int) -> RuntimeError:
     )
 
 
-def _read_into(file: Any, data: np.ndarray) -> int:
+def read_into(file: Any, data: np.ndarray) -> int:
     """Fill ``data`` from ``file``; returns the bytes read."""
     view, done = memoryview(data), 0
     into = getattr(file, "readinto", None)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mindtorch.formats.pth import atomic_write
+from mindtorch.formats.files import atomic_write
 
 Source = Any
 """A path, bytes-like memory, or a binary file open for reading."""

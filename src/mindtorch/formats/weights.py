@@ -12,7 +12,6 @@ import numpy as np
 
 from mindtorch.formats import ckpt, npz, pth, pth_arrays, safetensors
 from mindtorch.formats.detect import KINDS, SUFFIXES, kind_of
-from mindtorch.formats.pth import _children as children_of
 from mindtorch.formats.source import as_pairs, from_pairs, opened
 
 Progress = Callable[[int], Any]
@@ -42,7 +41,7 @@ def _is_leaf(x: Any) -> bool:
 
 
 def _children(obj: Any) -> list[tuple[str, Any]]:
-    return [] if _is_leaf(obj) else list(children_of(obj))
+    return [] if _is_leaf(obj) else list(pth.children(obj))
 
 
 def walk(obj: Any, name: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import mmap as mmap_module
 import os
 import pickle
 from collections.abc import Callable
@@ -11,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from mindtorch import log
 from mindtorch.core import dtype as _d
+from mindtorch.core import observe
 from mindtorch.core.accelerate import put
 from mindtorch.core.device import accelerators, available
 from mindtorch.core.device import device as _device
@@ -397,15 +400,25 @@ def save(
 
     A path is written beside itself and renamed at the end: a failure leaves the old file as it was.
     """
+    if observe.RANGES:
+        observe.within(
+            "save", "torch.save", f, _write, obj, f, pickle_module, pickle_protocol, _use_new_zipfile_serialization, not _disable_byteorder_record
+        )
+    else:
+        _write(obj, f, pickle_module, pickle_protocol, _use_new_zipfile_serialization, not _disable_byteorder_record)
+
+
+def _write(obj: Any, f: Any, pickle_module: Any, protocol: int, zipped: bool, byteorder: bool) -> None:
     pth.save(
         obj,
         f,
         _SaveHooks(),
-        protocol=pickle_protocol,
-        legacy=not _use_new_zipfile_serialization,
+        protocol=protocol,
+        legacy=not zipped,
         pickle_module=pickle_module,
-        byteorder=not _disable_byteorder_record,
+        byteorder=byteorder,
         checksums=_options["crc32"],
+        skip_data=_options["skip_data"],
     )
 
 
@@ -452,6 +465,8 @@ def load(
         _LoadHooks(map_location),
         safe=safe,
         mmap=bool(mmap if mmap is not None else _options["mmap"]) and isinstance(f, (str, os.PathLike)),
+        shared=_options["mmap_flags"] == mmap_module.MAP_SHARED,
+        skip_data=_options["skip_data"],
         encoding=encoding,
         pickle_module=pickle_module or pickle,
         endian=_options["endian"].name.lower() if _options["endian"] else None,
@@ -470,7 +485,9 @@ class LoadEndianness(Enum):
     BIG = 3
 
 
-_options: dict[str, Any] = {"mmap": None, "mmap_flags": 2, "endian": None, "crc32": True}
+_options: dict[str, Any] = {
+    "mmap": None, "mmap_flags": mmap_module.MAP_PRIVATE, "endian": None, "crc32": True, "skip_data": False
+}  # fmt: skip
 
 
 def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
@@ -495,25 +512,47 @@ def get_crc32_options() -> bool:
     return _options["crc32"]
 
 
-def set_default_mmap_options(flags: int) -> None:
-    """How ``mmap=True`` maps. Only MAP_PRIVATE (copy on write) is there; MAP_SHARED raises."""
-    import mmap
+class set_default_mmap_options:
+    """How ``mmap=True`` maps, from now on or inside a ``with``.
 
-    if flags not in (mmap.MAP_PRIVATE, mmap.MAP_SHARED):
-        raise ValueError(
-            f"Invalid argument in function set_default_mmap_options, expected MAP_PRIVATE or MAP_SHARED, got {flags}"
-        )
-    if flags == mmap.MAP_SHARED:
-        raise ValueError("MAP_SHARED is not supported: a loaded tensor never writes to its file; use MAP_PRIVATE")
+    With MAP_PRIVATE (the default) what is written to a loaded tensor stays in this process; with MAP_SHARED it is
+    written to the file, which must be writable then.
+    """
+
+    def __init__(self, flags: int) -> None:
+        if flags not in (mmap_module.MAP_PRIVATE, mmap_module.MAP_SHARED):
+            raise ValueError(
+                "Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, "
+                f"but got {flags}"
+            )
+        self.before = _options["mmap_flags"]
+        _options["mmap_flags"] = flags
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        _options["mmap_flags"] = self.before
 
 
 def get_default_mmap_options() -> int:
-    """MAP_PRIVATE."""
-    import mmap
-
-    return mmap.MAP_PRIVATE
+    """MAP_PRIVATE or MAP_SHARED: see `set_default_mmap_options`."""
+    return _options["mmap_flags"]
 
 
-def skip_data(materialize_fake_tensors: bool = False) -> Any:
-    """Raises: files without their data cannot be written here."""
-    raise RuntimeError("torch.serialization.skip_data is not supported: torch.save writes files with their data")
+class skip_data:
+    """Inside the ``with`` `save` gives storages their place in the file and no contents, `load` reads none.
+
+    Whoever writes the contents into such a file later need not mend its checksums: zero stands for "not known".
+    """
+
+    def __init__(self, materialize_fake_tensors: bool = False) -> None:
+        if materialize_fake_tensors:
+            log.ignored("skip_data", "materialize_fake_tensors", "there are no fake tensors")
+
+    def __enter__(self) -> None:
+        self.before = _options["skip_data"]
+        _options["skip_data"] = True
+
+    def __exit__(self, *exc: object) -> None:
+        _options["skip_data"] = self.before

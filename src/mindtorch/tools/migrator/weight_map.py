@@ -15,7 +15,7 @@ import numpy as np
 
 from mindtorch import log
 from mindtorch.formats import ckpt, pth_arrays, weights
-from mindtorch.formats.pth import atomic_write
+from mindtorch.formats.files import atomic_write
 from mindtorch.tools import frameworks
 from mindtorch.tools import rules as _rules
 from mindtorch.tools.convert_tensor import _array_of_pytorch

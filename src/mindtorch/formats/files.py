@@ -48,6 +48,8 @@ def atomic_write(path: str) -> Iterator[Any]:
         return
     temporary = os.path.join(folder, f".{os.path.basename(target)[:100]}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     nameless = _nameless(folder)
+    if mode is not None:
+        _forget(target)
     try:
         with open(temporary, "xb") if nameless is None else open(nameless, "wb") as file:
             if mode is not None:
@@ -62,6 +64,21 @@ def atomic_write(path: str) -> Iterator[Any]:
         if os.path.lexists(temporary):
             os.unlink(temporary)
         raise
+
+
+def _forget(path: str) -> None:
+    """Let the system drop its copy in memory of a file that is about to be replaced; what is on disk stays.
+
+    The new contents then take the memory of the old ones, as they would if the file were overwritten: without this a
+    large file is in memory twice, and the second time in pages that cost far more than the copying.
+    """
+    if not hasattr(os, "posix_fadvise"):
+        return
+    try:
+        with open(path, "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    except OSError:  # no permission to read it: it is only written slower
+        return
 
 
 def _nameless(folder: str) -> int | None:
