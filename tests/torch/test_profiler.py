@@ -6,10 +6,10 @@ import json
 import re
 
 import pytest
-import torch
 import torch.profiler
 
 import mindtorch.torch as mt
+import torch
 from mindtorch.core import modes, observe
 from mindtorch.torch.profiler import ProfilerAction, ProfilerActivity, profile, record_function, schedule
 

@@ -5,12 +5,12 @@ import subprocess
 import sys
 
 import pytest
-import torch
 import torch.utils.benchmark
 import torch.utils.flop_counter
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import mindtorch.torch as mt
+import torch
 from mindtorch.core import modes, observe
 
 CASES = {

@@ -74,7 +74,7 @@ class StepClock:
     def start(self) -> None:
         """Listen."""
         observe.RANGES.append(self)
-        self._mark = time.perf_counter()
+        self._mark = self._now()
 
     def stop(self) -> None:
         """Listen no longer. The step that was going on is not counted."""
@@ -146,6 +146,8 @@ class StepClock:
             phase = self._ranges[-1]
         elif kind == "optimizer" and step.last in ("backward", "optimizer"):
             phase = "optimizer"
+        elif kind in ("data", "transfer") and step.last in ("backward", "optimizer"):
+            phase = "other"
         else:
             phase = "forward"
         step.phases[phase] += now - self._mark

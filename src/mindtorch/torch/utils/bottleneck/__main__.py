@@ -16,7 +16,7 @@ def _environment() -> str:
     import platform
 
     import mindtorch.torch as torch
-    from mindtorch._version import __version__
+    from mindtorch import __version__
 
     return (
         f"mindtorch {__version__} (behaves as PyTorch {torch.__version__}), no accelerator is profiled\n"
