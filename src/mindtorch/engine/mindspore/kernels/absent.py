@@ -4,6 +4,7 @@ from __future__ import annotations
 
 ABSENT: dict[str, str] = {
     "_to_device": "the transfer between devices itself",
+    "_channels_last": "another order of strides is a property of the host's memory; MindSpore's tensors are row-major",
     "nextafter": "MindSpore's NextAfter gives wrong neighbours on the CPU, and a composition would need the numbers' bits",
     "hash_tensor": "needs the numbers' bits: MindSpore has no view of a tensor in another dtype",
     "linalg_eig": "MindSpore's eig gives the eigenvalues in another order than LAPACK",

@@ -10,7 +10,7 @@ import numpy as np
 from mindtorch.engine.mindspore import door
 from mindtorch.engine.mindspore.kernels import Unsupported, kernel, table
 from mindtorch.engine.mindspore.kernels.pointwise import _where, pair, zeros
-from mindtorch.engine.mindspore.kernels.reductions import mean, total
+from mindtorch.engine.mindspore.kernels.reductions import total
 
 ms = door.load()
 mint, ops = ms.mint, ms.ops
@@ -218,15 +218,15 @@ def _nan_to_num(x: Any, nan: Any = None, posinf: Any = None, neginf: Any = None)
     info = ml_dtypes.finfo(name)
     big, small = float(info.max), float(info.min)
     y = _where(mint.not_equal(x, x), _like(0.0 if nan is None else nan, x), x)
-    y = _where(mint.equal(y, number(np.inf, x)), _like(big if posinf is None else posinf, x), y)
-    return _where(mint.equal(y, number(-np.inf, x)), _like(small if neginf is None else neginf, x), y)
+    y = _where(ops.equal(y, number(np.inf, x)), _like(big if posinf is None else posinf, x), y)
+    return _where(ops.equal(y, number(-np.inf, x)), _like(small if neginf is None else neginf, x), y)
 
 
 @kernel("isclose")
 def _isclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     if str(x.dtype).startswith("Complex") or x.dtype == ms.bool_:
         raise Unsupported("closeness of these")
-    same = mint.equal(x, y)
+    same = ops.equal(x, y)
     if x.dtype in _FLOATS:
         near = mint.less_equal(mint.abs(mint.sub(x, y)), mint.add(mint.mul(mint.abs(y), number(rtol, y)), number(atol, y)))
         same = mint.logical_or(same, mint.logical_and(near, mint.isfinite(y)))
@@ -249,15 +249,15 @@ def _nansum(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -
 def _xlog1py(x: Any, y: Any) -> Any:
     x, y = pair(x, y)
     r = mint.mul(x, mint.log1p(y))
-    none = mint.logical_and(mint.broadcast_to(mint.equal(x, number(0, x)), r.shape),
-                            mint.broadcast_to(mint.equal(y, y), r.shape))  # fmt: skip
+    none = mint.logical_and(mint.broadcast_to(ops.equal(x, number(0, x)), r.shape),
+                            mint.broadcast_to(ops.equal(y, y), r.shape))  # fmt: skip
     return _where(none, zeros(r), r)
 
 
 @kernel("entr")
 def _entr(x: Any) -> Any:
     r = mint.mul(mint.neg(x), mint.log(x))
-    r = _where(mint.equal(x, number(0, x)), zeros(r), r)
+    r = _where(ops.equal(x, number(0, x)), zeros(r), r)
     return _where(mint.less(x, number(0, x)), _like(-np.inf, r), r)
 
 
@@ -320,6 +320,3 @@ def _vdot(a: Any, b: Any) -> Any:
         raise Unsupported("nothing")
     a = ops.Conj()(a) if str(a.dtype).startswith("Complex") else a
     return total(mint.mul(a, b))
-
-
-__all__ = ["mean"]

@@ -20,8 +20,10 @@ _COMPLEX = (ms.complex64, ms.complex128)
 
 
 def _ready(*ts: Any, kinds: tuple[Any, ...] = (*_REAL, *_COMPLEX)) -> None:
-    if any(0 in t.shape for t in ts) or any(t.dtype not in kinds for t in ts):
-        raise Unsupported(f"matrices of nothing, or of {ts[0].dtype}")
+    if any(0 in t.shape for t in ts):
+        raise Unsupported("matrices without elements")
+    if any(t.dtype not in kinds for t in ts):
+        raise Unsupported(f"matrices of {ts[0].dtype}")
 
 
 def _finite(*ts: Any) -> None:
@@ -121,6 +123,9 @@ def _solve(a: Any, b: Any, left: bool) -> Any:
 @kernel("linalg_solve_triangular")
 def triangular(a: Any, b: Any, upper: bool, left: bool, unit: bool) -> Any:
     """Solution with a triangular matrix."""
+    if 0 in a.shape or 0 in b.shape:
+        lead = np.broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
+        return zeros_of((*lead, *b.shape[-2:]), b.dtype)
     _ready(a, b)
     a, b = _spread(a, b)
     if not left:
@@ -198,7 +203,7 @@ def _lu_factor(x: Any, pivot: bool) -> Any:
     lu = ops.stack([a for a, _ in got]).reshape(shape)
     _finite(lu)
     diagonal = total(mint.mul(lu, _eye(x)), -1)
-    if bool(mint.equal(diagonal, ms.Tensor(0, x.dtype)).any()):
+    if bool(ops.equal(diagonal, ms.Tensor(0, x.dtype)).any()):
         raise Unsupported("a singular matrix: its place is reported by the host kernel")
     pivots = mint.add(ops.stack([p for _, p in got]).astype(ms.int32), ms.Tensor(1, ms.int32))
     return lu, pivots.reshape(shape[:-1]), zeros_of(shape[:-2], ms.int32)
@@ -206,6 +211,8 @@ def _lu_factor(x: Any, pivot: bool) -> Any:
 
 @kernel("_linalg_pinv")
 def _pinv(x: Any, limit: Any, hermitian: bool) -> Any:
+    if 0 in x.shape:
+        return zeros_of((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype)
     if hermitian:
         w, v = _eigh(x, "L")
         inverse = _inverse_above(w, mint.greater(mint.abs(w), limit.astype(w.dtype)))

@@ -20,7 +20,7 @@ from mindtorch.engine.mindspore.kernels import Unsupported, host, kernel, np_dty
 ms = door.load()
 mint, ops = ms.mint, ms.ops
 _COMPLEX = (ms.complex64, ms.complex128)
-_KEPT: OrderedDict[Any, np.ndarray] = OrderedDict()
+_KEPT: OrderedDict[Any, Any] = OrderedDict()
 
 
 def const(a: np.ndarray) -> Any:
@@ -28,16 +28,21 @@ def const(a: np.ndarray) -> Any:
     return A.upload(np.asarray(a))
 
 
-def kept(key: Any, make: Callable[[], np.ndarray]) -> np.ndarray:
-    """``make()``, or what it gave for this key before."""
+_KEPT_MOST = 1 << 18
+
+
+def kept(key: Any, make: Callable[[], Any]) -> Any:
+    """``make()``, or what it gave for this key before. Long lists of positions are made again: they would fill the memory."""
     try:
         got = _KEPT.get(key)
     except TypeError:  # arguments with arrays in them
         return make()
     if got is None:
-        got = _KEPT[key] = make()
-        if len(_KEPT) > 256:
-            _KEPT.popitem(last=False)
+        got = make()
+        if getattr(got, "size", 0) <= _KEPT_MOST:
+            _KEPT[key] = got
+            if len(_KEPT) > 256:
+                _KEPT.popitem(last=False)
     return got
 
 
@@ -228,14 +233,12 @@ def _index_put(x: Any, index: Any, v: Any, accumulate: bool = False) -> Any:
         raise Unsupported("values of another dtype")
     source = np.broadcast_to(numbered(v.shape), where.shape)
     if accumulate:
-        return mint.add(x, added(chosen([v], source), where, x.shape)) if x.dtype != ms.bool_ else _put_or(x, v)
+        if x.dtype == ms.bool_:
+            raise Unsupported("accumulation of truth values")
+        return mint.add(x, added(chosen([v], source), where, x.shape))
     at = at.reshape(-1).copy()
     at[where.reshape(-1)] = source.reshape(-1) + at.size
     return chosen([x, v], at.reshape(tuple(x.shape)))
-
-
-def _put_or(x: Any, v: Any) -> Any:
-    raise Unsupported("accumulation of truth values")
 
 
 # ------------------------------------------------------------------------------------------ writes at an index tensor
@@ -301,11 +304,6 @@ def _masked_scatter(x: Any, mask: Any, src: Any) -> Any:
 @kernel("_copied")
 def _copied(x: Any) -> Any:
     return x
-
-
-@kernel("_channels_last")
-def _channels_last(x: Any) -> Any:
-    raise Unsupported("layouts are of the host's memory")
 
 
 @kernel("_unsafe_parts")

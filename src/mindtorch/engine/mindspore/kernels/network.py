@@ -9,7 +9,7 @@ import numpy as np
 from mindtorch.engine.mindspore import door
 from mindtorch.engine.mindspore.kernels import Unsupported, kernel
 from mindtorch.engine.mindspore.kernels.moves import zeros_of
-from mindtorch.engine.mindspore.kernels.pointwise import beside, zeros
+from mindtorch.engine.mindspore.kernels.pointwise import beside
 from mindtorch.engine.mindspore.kernels.reductions import mean, total
 
 ms = door.load()
@@ -99,8 +99,10 @@ def _linear_bias(g: Any) -> Any:
 # ------------------------------------------------------------------------------------------ normalisation
 @kernel("layer_norm")
 def _layer_norm(x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
-    if not shape or 0 in x.shape:
+    if not shape:
         raise Unsupported("nothing to normalise")
+    if 0 in x.shape:
+        return x
     _filled(x)
     d = tuple(range(x.ndim - len(shape), x.ndim))
     away = mint.sub(x, mean(x, d, True))
@@ -118,6 +120,3 @@ def _mse(x: Any, target: Any, reduction: str = "mean") -> Any:
     d = mint.sub(x, target)
     e = mint.mul(d, d)
     return e if reduction == "none" else total(e) if reduction == "sum" else mean(e)
-
-
-__all__ = ["zeros"]

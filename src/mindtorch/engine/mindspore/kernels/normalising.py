@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch.engine.mindspore import door
-from mindtorch.engine.mindspore.kernels import Unsupported, kernel, table
+from mindtorch.engine.mindspore.kernels import Unsupported, kernel
 from mindtorch.engine.mindspore.kernels.moves import const, zeros_of
 from mindtorch.engine.mindspore.kernels.pointwise import _where, zeros
 from mindtorch.engine.mindspore.kernels.reductions import log_softmax, mean, softmax, total
@@ -106,8 +106,10 @@ def _batch_norm_backward(g: Any, x: Any, w: Any, m: Any, r: Any, training: bool,
 # ------------------------------------------------------------------------------------------ group norm
 @kernel("native_group_norm_")
 def _group_norm(x: Any, groups: int, w: Any, b: Any, eps: float) -> Any:
-    _floats(x)
     n = x.shape[0]
+    if 0 in x.shape:
+        return x, zeros_of((n, groups), x.dtype), zeros_of((n, groups), x.dtype)
+    _floats(x)
     dtype = x.dtype
     wide = _wide(x)
     rows = wide.reshape((n, groups, -1))
@@ -150,7 +152,7 @@ def _hits(x: Any, t: Any, ignore: int) -> tuple[Any, Any]:
     if bool(mint.logical_and(bad, keep).any()):
         raise Unsupported("targets out of range")
     shape = tuple(c if i == _dim(x) else 1 for i in range(x.ndim))
-    hit = mint.equal(t, const(np.arange(c, dtype=np.int64).reshape(shape)))
+    hit = ops.equal(t, const(np.arange(c, dtype=np.int64).reshape(shape)))
     return mint.logical_and(hit, keep).astype(x.dtype), keep
 
 
@@ -169,7 +171,7 @@ def _fits(x: Any, t: Any) -> None:
 
 def _picked(x: Any, hit: Any) -> Any:
     """Sum over classes of what was hit; an infinite element that was not hit does not count."""
-    return total(_where(mint.equal(hit, ms.Tensor(0, hit.dtype)), zeros(x), mint.mul(x, hit)), _dim(x))
+    return total(_where(ops.equal(hit, ms.Tensor(0, hit.dtype)), zeros(x), mint.mul(x, hit)), _dim(x))
 
 
 @kernel("nll")
@@ -202,7 +204,7 @@ def _nll_backward(g: Any, x: Any, t: Any, w: Any, ignore: int, reduction: str) -
     _floats(x)
     _fits(x, t)
     hit = _weighted(_hits(x, t, ignore)[0], w)
-    return _where(mint.equal(hit, ms.Tensor(0, hit.dtype)), zeros(x), mint.neg(mint.mul(hit, _factors(g, hit, reduction))))
+    return _where(ops.equal(hit, ms.Tensor(0, hit.dtype)), zeros(x), mint.neg(mint.mul(hit, _factors(g, hit, reduction))))
 
 
 @kernel("cross_entropy_backward")
@@ -212,7 +214,4 @@ def _cross_entropy_backward(g: Any, x: Any, t: Any, w: Any, ignore: int, reducti
     hit = _weighted(_hits(x, t, ignore)[0], w)
     each = total(hit, _dim(x), True)
     r = mint.mul(mint.sub(mint.mul(softmax(x, _dim(x)), each), hit), _factors(g, hit, reduction))
-    return _where(mint.broadcast_to(mint.equal(each, ms.Tensor(0, each.dtype)), r.shape), zeros(r), r)
-
-
-__all__ = ["table"]
+    return _where(mint.broadcast_to(ops.equal(each, ms.Tensor(0, each.dtype)), r.shape), zeros(r), r)

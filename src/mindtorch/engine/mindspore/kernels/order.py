@@ -50,7 +50,7 @@ def extreme_at(x: Any, dim: int, largest: bool = True, last_nan: bool = False) -
         worst = ms.Tensor(-np.inf if largest else np.inf, y.dtype)
         clean = ops.select(bad, mint.broadcast_to(worst, y.shape), y)
         top = reduce(True)(clean, (dim,))
-        hit = mint.logical_and(mint.equal(clean, top), mint.logical_not(bad))
+        hit = mint.logical_and(ops.equal(clean, top), mint.logical_not(bad))
         some = ops.ReduceAny(True)(bad, (dim,))
         hit = mint.logical_or(mint.logical_and(some, bad), mint.logical_and(mint.logical_not(some), hit))
         if last_nan:
@@ -61,7 +61,7 @@ def extreme_at(x: Any, dim: int, largest: bool = True, last_nan: bool = False) -
         else:
             at = first_true(hit, dim)
     else:
-        at = first_true(mint.equal(y, reduce(True)(y, (dim,))), dim)
+        at = first_true(ops.equal(y, reduce(True)(y, (dim,))), dim)
     kept = tuple(1 if i == dim else n for i, n in enumerate(x.shape))
     return _along(x, at.reshape(kept), dim).reshape(at.shape), at
 
@@ -257,8 +257,12 @@ kernel("cummin")(_running(False))
 # ------------------------------------------------------------------------------------------ sets and counts
 @kernel("_nonzero")
 def _nonzero(x: Any) -> Any:
-    if 0 in x.shape or not x.ndim or str(x.dtype).startswith("Complex"):
-        raise Unsupported("positions in nothing, a scalar or complex numbers")
+    if 0 in x.shape:
+        return zeros_of((0, x.ndim), ms.int64)
+    if str(x.dtype).startswith("Complex"):
+        raise Unsupported("complex numbers")
+    if not x.ndim:
+        return zeros_of((int(bool(x)), 0), ms.int64)
     mask = x if x.dtype == ms.bool_ else mint.not_equal(x, ms.Tensor(0, x.dtype))
     if not bool(mask.any()):
         return zeros_of((0, x.ndim), ms.int64)
@@ -269,7 +273,7 @@ def _nonzero(x: Any) -> Any:
 def _isin(x: Any, test: Any, invert: bool) -> Any:
     if 0 in test.shape or 0 in x.shape:
         raise Unsupported("nothing to look for")
-    hit = mint.equal(x.reshape((*x.shape, 1)), test.reshape((-1,)))
+    hit = ops.equal(x.reshape((*x.shape, 1)), test.reshape((-1,)))
     hit = ops.ReduceAny()(hit, (x.ndim,))
     return mint.logical_not(hit) if invert else hit
 
@@ -288,8 +292,10 @@ def _bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
 
 @kernel("searchsorted")
 def _searchsorted(seq: Any, values: Any, right: bool, narrow: bool, sorter: Any = None) -> Any:
-    if 0 in seq.shape or 0 in values.shape or (seq.ndim > 1 and not values.ndim):
-        raise Unsupported("nothing to search")
+    if 0 in seq.shape or 0 in values.shape:
+        return zeros_of(values.shape, ms.int32 if narrow else ms.int64)
+    if seq.ndim > 1 and not values.ndim:
+        raise Unsupported("a scalar in several rows")
     if sorter is not None:
         seq = ops.gather_elements(seq, seq.ndim - 1, sorter.astype(ms.int64))
     rows = seq.reshape((*seq.shape[:-1], 1, seq.shape[-1])) if seq.ndim > 1 else seq

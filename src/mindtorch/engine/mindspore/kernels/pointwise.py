@@ -44,12 +44,13 @@ def _unary(name: str, fn: Callable[..., Any], floats_only: bool = False) -> None
     kernel(name)(run)
 
 
-for _name in ("neg", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "square", "reciprocal", "sin",
-              "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "sinc", "sigmoid", "sign",
-              "floor", "ceil", "trunc", "frac", "isfinite", "isinf", "isneginf", "erf", "erfc", "logical_not",
-              "bitwise_not"):  # fmt: skip
+for _name in ("neg", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "square", "reciprocal", "sin", "cos", "tan", "sinh", "cosh",
+              "atanh", "sinc", "sigmoid", "sign", "floor", "ceil", "trunc", "isfinite", "isinf", "erf", "erfc",
+              "logical_not"):  # fmt: skip
     _unary(_name, getattr(mint, _name))
-for _name in ("sgn", "signbit", "deg2rad", "rad2deg", "isposinf", "isreal", "lgamma", "i0"):
+# mint's have no kernel on the CPU target; the older primitives are the same functions.
+for _name in ("sgn", "signbit", "deg2rad", "rad2deg", "isposinf", "isreal", "lgamma", "i0", "exp2", "log2", "log10", "asin",
+              "acos", "atan", "asinh", "acosh"):  # fmt: skip
     if hasattr(ops, _name):
         _unary(_name, getattr(ops, _name))
 
@@ -79,6 +80,23 @@ def _tanh(x: Any) -> Any:
     return mint.sign(x) * (-e / (e + 2))
 
 
+@kernel("frac")
+def _frac(x: Any) -> Any:
+    return mint.sub(x, mint.trunc(x))
+
+
+@kernel("isneginf")
+def _isneginf(x: Any) -> Any:
+    if x.dtype not in _FLOATS:
+        return mint.not_equal(x, x)
+    return ops.equal(x, beside(-np.inf, x))
+
+
+@kernel("bitwise_not")
+def _bitwise_not(x: Any) -> Any:
+    return mint.logical_not(x) if x.dtype == ms.bool_ else mint.sub(beside(255 if x.dtype == ms.uint8 else -1, x), x)
+
+
 @kernel("abs")
 def _abs(x: Any) -> Any:
     if x.dtype in _COMPLEX:
@@ -93,9 +111,12 @@ def _isnan(x: Any) -> Any:
 
 @kernel("round")
 def _round(x: Any, decimals: int = 0) -> Any:
-    if decimals:
-        raise Unsupported("round to decimals")
-    return mint.round(x)
+    if not decimals:
+        return mint.round(x)
+    if x.dtype not in _FLOATS:
+        raise Unsupported("whole numbers to decimals")
+    ten = beside(10.0 ** abs(decimals), x)
+    return mint.div(mint.round(mint.mul(x, ten)), ten) if decimals > 0 else mint.mul(mint.round(mint.div(x, ten)), ten)
 
 
 @kernel("add")
@@ -150,7 +171,7 @@ def _quotient(x: Any, y: Any, toward_zero: bool) -> tuple[Any, Any]:
 
 
 def _divisible(y: Any) -> None:
-    if bool(mint.equal(y, beside(0, y)).any()):
+    if bool(ops.equal(y, beside(0, y)).any()):
         raise Unsupported("division by zero")
 
 
@@ -196,7 +217,7 @@ def _wider(name: str) -> None:
         x, y = pair(x, y)
         shape = np.broadcast_shapes(tuple(x.shape), tuple(y.shape))
         if 0 in shape:
-            return mint.broadcast_to(ms.Tensor(0, x.dtype), shape)
+            raise Unsupported("nothing to compare")
         r = fn(x, y)
         if x.dtype not in _FLOATS:
             return r
@@ -211,11 +232,47 @@ def _wider(name: str) -> None:
 
 for _name in ("maximum", "minimum"):
     _wider(_name)
-for _name in ("atan2", "logaddexp", "logaddexp2", "gcd", "bitwise_and",
-              "bitwise_or", "bitwise_xor", "eq", "ne", "lt", "le", "gt", "ge", "xlogy"):  # fmt: skip
-    if hasattr(mint, _name):
-        _binary(_name, getattr(mint, _name))
-for _name in ("hypot", "copysign", "fmax", "fmin", "heaviside", "lcm", "bitwise_left_shift", "bitwise_right_shift",
+for _name in ("gcd", "bitwise_and", "ne", "lt", "le", "gt", "ge", "xlogy"):
+    _binary(_name, getattr(mint, _name))
+_binary("eq", ops.equal)
+
+
+def _skipping(name: str, fn: Callable[..., Any]) -> None:
+    def run(x: Any, y: Any) -> Any:
+        x, y = pair(x, y)
+        shape = np.broadcast_shapes(tuple(x.shape), tuple(y.shape))
+        x, y = mint.broadcast_to(x, shape), mint.broadcast_to(y, shape)
+        r = fn(x, y)
+        return _where(mint.not_equal(x, x), y, _where(mint.not_equal(y, y), x, r)) if x.dtype in _FLOATS else r
+
+    run.__name__ = name
+    kernel(name)(run)
+
+
+_skipping("fmax", mint.maximum)
+_skipping("fmin", mint.minimum)
+
+
+def _log_of_sum(name: str, exp: Callable[..., Any], scale: float) -> None:
+    """log(exp(x) + exp(y)) in a base, by the larger one."""
+
+    def run(x: Any, y: Any) -> Any:
+        x, y = pair(x, y)
+        if x.dtype not in _FLOATS:
+            raise Unsupported(f"dtype {x.dtype}")
+        top = mint.maximum(x, y)
+        r = mint.add(top, mint.mul(mint.log1p(exp(mint.neg(mint.abs(mint.sub(x, y))))), beside(scale, x)))
+        r = _where(mint.isinf(top), top, r)
+        bad = mint.logical_or(mint.not_equal(x, x), mint.not_equal(y, y))
+        return _where(bad, mint.add(x, y), r)
+
+    run.__name__ = name
+    kernel(name)(run)
+
+
+_log_of_sum("logaddexp", mint.exp, 1.0)
+_log_of_sum("logaddexp2", ops.exp2, 1 / np.log(2))
+for _name in ("atan2", "bitwise_or", "bitwise_xor", "hypot", "copysign", "heaviside", "lcm", "bitwise_left_shift", "bitwise_right_shift",
               "igamma", "igammac"):  # fmt: skip
     if hasattr(ops, _name):
         _binary(_name, getattr(ops, _name))

@@ -130,7 +130,7 @@ def _sums(n: int, out: int, k: int, s: int, p: int) -> np.ndarray:
 
 def _avg_matrices(size: Ints, out: Ints, k: Ints, stride: Ints, padding: Ints) -> list[np.ndarray]:
     key = ("avg", size, out, k, stride, padding)
-    return kept(key, lambda: [_sums(*a) for a in zip(size, out, k, stride, padding)])  # type: ignore[arg-type, return-value]
+    return kept(key, lambda: [_sums(*a) for a in zip(size, out, k, stride, padding)])
 
 
 @kernel("avg_pool1d", "avg_pool2d", "avg_pool3d")
@@ -202,7 +202,6 @@ def _resize_grad(g: Any, size: Ints, mode: str, align: bool, scales: Any, antial
         return g
 
     def matrix(n: int, m: int, scale: Any) -> np.ndarray:
-        # An extra axis that stays keeps the whole from being taken for one that changes nothing.
         eye = np.eye(m, dtype=real)[None]
         return R.resize_grad(eye, (n,), mode, align, (scale,), antialias)[0].T
 

@@ -21,9 +21,13 @@ def dims(x: Any, dim: Any) -> tuple[int, ...]:
         return tuple(range(x.ndim))
     dim = (dim,) if isinstance(dim, int) else dim
     got = tuple(d + x.ndim if d < 0 else d for d in dim)
-    if any(not 0 <= d < max(x.ndim, 1) for d in got) or len(set(got)) != len(got):
+    if not x.ndim:
+        if any(d not in (0, -1) for d in dim):
+            raise Unsupported("dimensions out of range")
+        return ()
+    if any(not 0 <= d < x.ndim for d in got) or len(set(got)) != len(got):
         raise Unsupported("dimensions out of range")
-    return got if x.ndim else ()
+    return got
 
 
 def _wide(x: Any, dtype: Any) -> Any:
@@ -137,6 +141,8 @@ def _std_mean(x: Any, dim: Any = None, correction: float = 1.0, keepdim: bool = 
 def softmax(x: Any, dim: Any, *rest: Any) -> Any:
     """exp(x - max) / sum, composed: MindSpore's own is off by 1e-6 on the CPU."""
     x = _for_softmax(x, dim, rest)
+    if not x.ndim:
+        return mint.exp(mint.sub(x, x))
     e = mint.exp(mint.sub(x, ops.ReduceMax(True)(x, (dim,))))
     return mint.div(e, total(e, dim, True))
 
@@ -145,14 +151,16 @@ def softmax(x: Any, dim: Any, *rest: Any) -> Any:
 def log_softmax(x: Any, dim: Any, *rest: Any) -> Any:
     """x - max - log(sum(exp(x - max)))."""
     x = _for_softmax(x, dim, rest)
+    if not x.ndim:
+        return mint.sub(x, x)
     z = mint.sub(x, ops.ReduceMax(True)(x, (dim,)))
     return mint.sub(z, mint.log(total(mint.exp(z), dim, True)))
 
 
 def _for_softmax(x: Any, dim: Any, rest: Any) -> Any:
     dtype = next((r for r in rest if r is not None and hasattr(r, "np")), None)
-    if dim is None or not x.ndim or 0 in x.shape:
-        raise Unsupported("softmax of a scalar, of nothing, or along a dimension to be guessed")
+    if dim is None or 0 in x.shape:
+        raise Unsupported("softmax of nothing, or along a dimension to be guessed")
     x = x if dtype is None else cast(x, dtype.np)
     if x.dtype not in _FLOATS:
         raise Unsupported("softmax of integers")
@@ -172,8 +180,10 @@ def _log_softmax_backward(g: Any, y: Any, dim: int) -> Any:
 
 @kernel("logsumexp")
 def _logsumexp(x: Any, dim: Any, keepdim: bool = False) -> Any:
-    if x.dtype not in _FLOATS or not x.ndim or 0 in x.shape:
+    if x.dtype not in _FLOATS or 0 in x.shape:
         raise Unsupported("log-sum-exp of these")
+    if not x.ndim:
+        return x
     d = dims(x, dim)
     top = ops.ReduceMax(True)(x, d)
     finite = mint.isfinite(top)
@@ -188,7 +198,7 @@ def _logsumexp(x: Any, dim: Any, keepdim: bool = False) -> Any:
 def _cumsum(x: Any, dim: int, dtype: Any = None) -> Any:
     x = _wide(x, dtype)
     if not x.ndim or 0 in x.shape:
-        raise Unsupported("cumsum of a scalar or of nothing")
+        return x
     return ops.CumSum()(x, dim)
 
 
@@ -196,5 +206,5 @@ def _cumsum(x: Any, dim: int, dtype: Any = None) -> Any:
 def _cumprod(x: Any, dim: int, dtype: Any = None) -> Any:
     x = _wide(x, dtype)
     if not x.ndim or 0 in x.shape:
-        raise Unsupported("cumprod of a scalar or of nothing")
+        return x
     return ops.CumProd()(x, dim)

@@ -87,7 +87,7 @@ def _scatter_op(x: Any, dim: int, index: Any, src: Any, reduce: str) -> Any:
 def _index_reduce(x: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool = True) -> Any:
     i = _hosted(index).reshape(-1)
     if not x.ndim:
-        raise Unsupported("a scalar")
+        return combined(x.reshape((1,)), i, source, reduce, include_self).reshape(())
     if i.size and (i.min() < 0 or i.max() >= x.shape[dim]):
         raise Unsupported("index out of range")
     return combined(x, numbered(x.shape).take(i, dim), source, reduce, include_self)

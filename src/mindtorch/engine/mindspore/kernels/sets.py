@@ -13,7 +13,7 @@ import numpy as np
 from mindtorch.engine.mindspore import door
 from mindtorch.engine.mindspore.kernels import Unsupported, kernel
 from mindtorch.engine.mindspore.kernels.activations import number
-from mindtorch.engine.mindspore.kernels.moves import _hosted, chosen, const, numbered
+from mindtorch.engine.mindspore.kernels.moves import _hosted, chosen, const, numbered, zeros_of
 from mindtorch.engine.mindspore.kernels.order import order
 from mindtorch.engine.mindspore.kernels.pointwise import _where, zeros
 from mindtorch.engine.mindspore.kernels.reductions import total
@@ -40,8 +40,8 @@ def _histc(x: Any, bins: int, low: float, high: float) -> Any:
     place = mint.div(mint.mul(mint.sub(y, number(low, y)), number(bins, y)), number(high - low, y))
     place = _where(inside, place, mint.add(zeros(place), number(bins + 1, place)))
     at = mint.floor(place).astype(ms.int32)
-    last = mint.equal(y, number(high, y))
-    at = _where(mint.logical_or(last, mint.logical_and(inside, mint.equal(at, ms.Tensor(bins, ms.int32)))),
+    last = ops.equal(y, number(high, y))
+    at = _where(mint.logical_or(last, mint.logical_and(inside, ops.equal(at, ms.Tensor(bins, ms.int32)))),
                 mint.add(zeros(at), ms.Tensor(bins - 1, ms.int32)), at)  # fmt: skip
     ones = mint.add(zeros(x.reshape((-1,))), number(1, x))
     return ops.unsorted_segment_sum(ones, at, bins + 2).narrow(0, 0, bins)
@@ -124,9 +124,11 @@ def _unique_dim(x: Any, dim: int) -> Any:
 
 @kernel("_histogramdd")
 def _histogramdd(x: Any, edges: list[Any], weight: Any, density: bool) -> Any:
-    if 0 in x.shape or x.dtype not in _REAL:
-        raise Unsupported("a histogram of this")
     n, shape = x.shape[0], tuple(e.shape[0] - 1 for e in edges)
+    if 0 in x.shape and not density:
+        return zeros_of(shape, x.dtype)
+    if 0 in x.shape or x.dtype not in _REAL:
+        raise Unsupported("the density of nothing, or whole numbers")
     flat, ok = None, None
     for j, e in enumerate(edges):
         e = e.astype(x.dtype)

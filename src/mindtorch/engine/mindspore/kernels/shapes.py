@@ -6,7 +6,7 @@ from typing import Any
 
 from mindtorch.engine.mindspore import door
 from mindtorch.engine.mindspore.kernels import Unsupported, kernel
-from mindtorch.engine.mindspore.kernels.pointwise import beside, zeros
+from mindtorch.engine.mindspore.kernels.pointwise import beside
 from mindtorch.engine.mindspore.kernels.reductions import total
 
 ms = door.load()
@@ -46,8 +46,11 @@ def _reshape_copy(x: Any, shape: Any) -> Any:
 
 @kernel("repeat")
 def _repeat(x: Any, times: Any) -> Any:
-    if 0 in x.shape or 0 in times or len(times) < x.ndim:
-        raise Unsupported("nothing repeated, or fewer counts than dimensions")
+    if len(times) < x.ndim:
+        raise Unsupported("fewer counts than dimensions")
+    if 0 in x.shape or 0 in times:
+        shape = (1,) * (len(times) - x.ndim) + tuple(x.shape)
+        return _moves().zeros_of([n * t for n, t in zip(shape, times)], x.dtype)
     return ops.tile(x, tuple(times))
 
 
@@ -59,6 +62,12 @@ def _tril(x: Any, diagonal: int = 0) -> Any:
 @kernel("triu")
 def _triu(x: Any, diagonal: int = 0) -> Any:
     return mint.mul(x, _band(x, diagonal, True)) if x.dtype != ms.bool_ else mint.logical_and(x, _band(x, diagonal, True))
+
+
+def _moves() -> Any:
+    from mindtorch.engine.mindspore.kernels import moves
+
+    return moves
 
 
 def _band(x: Any, diagonal: int, upper: bool) -> Any:
@@ -128,6 +137,9 @@ def _index_add(x: Any, dim: int, index: Any, source: Any, alpha: Any = 1) -> Any
     if x.dtype == ms.bool_:
         raise Unsupported("truth values")
     src = source if alpha == 1 else mint.mul(source, beside(alpha, source))
+    if str(x.dtype).startswith(("Complex", "BFloat")):
+        at = _moves().numbered(x.shape).take(_moves()._hosted(index).reshape(-1), dim)
+        return mint.add(x, _moves().added(src, at, x.shape))
     if not x.ndim or not source.ndim:
         if x.ndim:
             return _index_add(x, dim, index.reshape((1,)), src.reshape((1,)))
@@ -140,10 +152,14 @@ def _index_add(x: Any, dim: int, index: Any, source: Any, alpha: Any = 1) -> Any
 
 @kernel("one_hot")
 def _one_hot(t: Any, classes: int = -1) -> Any:
-    if classes <= 0 or 0 in t.shape:
-        raise Unsupported("number of classes to be found")
+    if 0 in t.shape:
+        raise Unsupported("nothing to mark")
+    low, high = int(t.min()), int(t.max())
+    classes = high + 1 if classes == -1 else classes
+    if low < 0 or high >= classes:
+        raise Unsupported("classes that PyTorch refuses")
     rows = ms.Tensor(list(range(classes)), ms.int64)
-    return mint.equal(t.astype(ms.int64).reshape((*t.shape, 1)), rows).astype(ms.int64)
+    return ops.equal(t.astype(ms.int64).reshape((*t.shape, 1)), rows).astype(ms.int64)
 
 
 
@@ -162,6 +178,3 @@ def _embedding_dense_backward(g: Any, indices: Any, rows: int, padding: int = -1
         g = mint.mul(g, keep)
     base = mint.broadcast_to(ms.Tensor(0, g.dtype), (rows, width))
     return _index_add(base, 0, flat, g)
-
-
-__all__ = ["total", "zeros"]

@@ -81,7 +81,7 @@ def _erfinv(x: Any) -> Any:
         miss = _where(mint.less(inner, number(0.5, x)), low, high)
         y = mint.sub(y, mint.mul(miss, mint.mul(mint.exp(mint.mul(y, y)), number(math.sqrt(math.pi) / 2, x))))
     y = mint.mul(mint.sign(x), y)
-    bad = _where(mint.equal(a, number(1, x)), mint.mul(mint.sign(x), mint.add(zeros(x), number(np.inf, x))),
+    bad = _where(ops.equal(a, number(1, x)), mint.mul(mint.sign(x), mint.add(zeros(x), number(np.inf, x))),
                  mint.add(zeros(x), number(np.nan, x)))  # fmt: skip
     return _where(mint.logical_or(edge, isnan(x)), bad, y)
 
@@ -116,7 +116,7 @@ def _polynomial(name: str, first: Callable[[Any], Any], step: Step, start: Any =
         one = mint.add(zeros(z), number(1, z))
         r, q, p = one, one, first(z)
         for k in range(1, int(degrees.max()) + 1):
-            r = _where(mint.equal(degree, ms.Tensor(k, ms.int64)), p, r)
+            r = _where(ops.equal(degree, ms.Tensor(k, ms.int64)), p, r)
             q, p = p, step(z, k, p, q)
         return _where(mint.less(degree, ms.Tensor(0, ms.int64)), zeros(r), r).astype(x.dtype)
 
@@ -172,7 +172,7 @@ def _log_add(a: Any, b: Any) -> Any:
     top = mint.maximum(a, b)
     gap = mint.neg(mint.abs(mint.sub(a, b)))
     r = mint.add(top, mint.log1p(mint.exp(gap)))
-    r = _where(mint.equal(a, b), mint.add(a, number(math.log(2), a)), r)
+    r = _where(ops.equal(a, b), mint.add(a, number(math.log(2), a)), r)
     return _where(mint.logical_or(isnan(a), isnan(b)), mint.add(a, b), r)
 
 
@@ -189,7 +189,7 @@ def _mode(x: Any, dim: int = -1, keepdim: bool = False) -> Any:
     at = order(y, -1)
     s = ops.gather_elements(y, y.ndim - 1, at)
     # How many of the elements up to here equal this one: its place in its run.
-    same = mint.equal(mint.unsqueeze(s, -1), mint.unsqueeze(s, -2))
+    same = ops.equal(mint.unsqueeze(s, -1), mint.unsqueeze(s, -2))
     run = total(mint.mul(same.astype(ms.int32), ms.Tensor(np.tri(n, dtype=np.int32))), -1)
     end = mint.unsqueeze(extreme_at(run, -1)[1], -1)
     v, i = (ops.gather_elements(t, y.ndim - 1, end) for t in (s, at))
@@ -242,7 +242,7 @@ def _log_ndtr(x: Any) -> Any:
     y = _wide(x)
     bad = isnan(y)
     r = _log_ndtr64(_where(bad, zeros(y), y))
-    r = _where(mint.equal(y, number(-np.inf, y)), _full(-np.inf, y), r)
+    r = _where(ops.equal(y, number(-np.inf, y)), _full(-np.inf, y), r)
     return _where(bad, y, r).astype(x.dtype)
 
 
@@ -261,8 +261,8 @@ def _ndtri(x: Any) -> Any:
         slope = mint.exp(mint.sub(mint.mul(mint.mul(z, z), number(-0.5, p)), now))
         z = mint.sub(z, mint.div(mint.sub(now, want), mint.mul(slope, number(1 / math.sqrt(2 * math.pi), p))))
     z = _where(upper, mint.neg(z), z)
-    edge = _where(mint.equal(p, zeros(p)), _full(-np.inf, p), _full(np.nan, p))
-    edge = _where(mint.equal(p, _full(1, p)), _full(np.inf, p), edge)
+    edge = _where(ops.equal(p, zeros(p)), _full(-np.inf, p), _full(np.nan, p))
+    edge = _where(ops.equal(p, _full(1, p)), _full(np.inf, p), edge)
     return _where(ok, z, edge).astype(x.dtype)
 
 
