@@ -197,6 +197,8 @@ def _mse_backward(g: Any, x: Any, target: Any, reduction: str) -> Any:
 @kernel("bce_elements")
 def _bce_elements(x: Any, target: Any) -> Any:
     x, target = pair(x, target)
+    if 0 in x.shape or 0 in target.shape:
+        raise Unsupported("no elements")
     low = number(-100, x)
     one = mint.maximum(mint.log(x), low)
     other = mint.maximum(mint.log1p(mint.neg(x)), low)

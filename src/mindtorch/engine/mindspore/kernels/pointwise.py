@@ -31,6 +31,13 @@ def zeros(x: Any) -> Any:
     return mint.broadcast_to(ms.Tensor(0, x.dtype), x.shape)
 
 
+def nothing(shape: Any, like: Any) -> Any:
+    """A tensor without elements, of the dtype of ``like``."""
+    from mindtorch.engine.mindspore.kernels.moves import zeros_of
+
+    return zeros_of(shape, like.dtype)
+
+
 def pair(a: Any, b: Any) -> tuple[Any, Any]:
     """Two operands as tensors of one dtype."""
     return (a, beside(b, a)) if _is_tensor(a) else (beside(a, b), b)
@@ -217,7 +224,7 @@ def _wider(name: str) -> None:
         x, y = pair(x, y)
         shape = np.broadcast_shapes(tuple(x.shape), tuple(y.shape))
         if 0 in shape:
-            raise Unsupported("nothing to compare")
+            return nothing(shape, x)
         r = fn(x, y)
         if x.dtype not in _FLOATS:
             return r
