@@ -390,3 +390,28 @@ def test_command_keeps_the_programs_exit_status(tmp_path):
     done = command(tmp_path, "train.py", "fail")
     assert done.returncode == 3 and "Mean of 7 training steps" in done.stdout
     assert command(tmp_path, "missing.py").returncode == 2
+
+
+NPU = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+dev = torch.device("npu")
+net = torch.nn.Linear(4, 3).to(dev)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in DataLoader(TensorDataset(torch.randn(8, 4), torch.randint(0, 3, (8,))), batch_size=2):
+    x, y = x.to(dev), y.to(dev)
+    opt.zero_grad()
+    torch.nn.functional.cross_entropy(net(x), y).backward()
+    opt.step()
+"""
+
+
+def test_transfers_to_a_device(tmp_path, monkeypatch):
+    pytest.importorskip("mindspore")
+    monkeypatch.setenv("MINDTORCH_NPU_SIM", "1")
+    monkeypatch.setenv("MSA_LOG", "3")
+    (tmp_path / "npu.py").write_text(NPU)
+    done = command(tmp_path, "--json", "o.json", "npu.py")
+    assert done.returncode == 0, done.stderr
+    got = json.loads((tmp_path / "o.json").read_text())
+    assert got["steps"] == 3 and all(got["phases"][p] > 0 for p in ("data", "transfer", "forward", "backward", "optimizer"))

@@ -31,7 +31,7 @@ class Variable(metaclass=_VariableMeta):
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("functional", "profiler"):
+    if name in ("functional", "profiler", "profiler_util"):
         return importlib.import_module(f"{__name__}.{name}")
     if name in ("gradcheck", "gradgradcheck"):
         mod = importlib.import_module(f"{__name__}.gradcheck")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mindtorch.torch.autograd.profiler import record_function
+from mindtorch.torch.profiler import itt
 from mindtorch.torch.profiler.events import DeviceType
 from mindtorch.torch.profiler.profiler import (
     ExecutionTraceObserver,
@@ -19,5 +20,5 @@ from mindtorch.torch.profiler.profiler import (
 
 __all__ = [
     "DeviceType", "ExecutionTraceObserver", "ProfilerAction", "ProfilerActivity", "RecordScope", "_KinetoProfile",
-    "kineto_available", "profile", "record_function", "schedule", "supported_activities", "tensorboard_trace_handler",
+    "itt", "kineto_available", "profile", "record_function", "schedule", "supported_activities", "tensorboard_trace_handler",
 ]  # fmt: skip

@@ -45,7 +45,7 @@ class Lane:
         self.top: Event | None = None
         self.modules: list[str] = []
         self.newest = 0
-        self.inplace = False
+        self.shadow: Any = None
 
 
 class Options:
@@ -115,7 +115,7 @@ class Recorder:
         e.kind, e.named, e.row = kind, named, row
         e.parent = top = lane.top
         e.thread = lane
-        e.inplace, lane.inplace = lane.inplace, False
+        e.inplace = False
         e.phase = top.phase if top is not None else ""
         e.backward = observe.state.walks > 0
         e.module = lane.modules[-1] if lane.modules else ""
@@ -153,6 +153,9 @@ class Recorder:
         if row.name == "_part":
             named = part_name(args[1])
         e = self._open(lane, "op", named, row)
+        if lane.shadow is not None:
+            e.inplace = bool(args) and args[0] is lane.shadow
+            lane.shadow = None
         if self.options.shapes:
             e.shapes = [_shape(a) for a in args]
         e.start = perf_counter_ns()
@@ -185,8 +188,8 @@ class Recorder:
             self._close(token, perf_counter_ns())
 
     def shadowed(self, shadow: Any, x: Any) -> None:
-        """The next op computes the new value of ``x``: it is the in-place form."""
-        self._lane().inplace = True
+        """The next op on ``shadow`` computes the new value of ``x``: it is the in-place form."""
+        self._lane().shadow = shadow
 
     # ------------------------------------------------------------------ phases and modules
     def enter(self, kind: str, name: str, what: Any) -> Event | None:
