@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 UnpicklingError = pickle.UnpicklingError
 Find = Callable[[str, str], Any]
 
+_CUT = "the pickle ends too early: the file is truncated"
 _MARK = object()
 _PIECE = 1 << 20
 _FORMS = {form: struct.Struct(form) for form in ("<i", "<B", "<H", "<I", "<Q", ">d")}
@@ -146,18 +147,27 @@ class SafeUnpickler:
                 left -= len(pieces[-1])
             data = b"".join(pieces)
         if len(data) != n:
-            raise UnpicklingError("the pickle ends too early: the file is truncated")
+            raise UnpicklingError(_CUT)
         return data
 
     def _line(self) -> bytes:
         line = self.file.readline(_PIECE)
         if not line.endswith(b"\n"):
-            raise UnpicklingError("the pickle ends too early: the file is truncated")
+            raise UnpicklingError(_CUT)
         return line[:-1]
 
     def _number(self, form: str) -> int:
         s = _FORMS[form]
-        return s.unpack(self._read(s.size))[0]
+        data = self.file.read(s.size)
+        if len(data) != s.size:
+            raise UnpicklingError(_CUT)
+        return s.unpack(data)[0]
+
+    def _byte(self) -> int:
+        data = self.file.read(1)
+        if not data:
+            raise UnpicklingError(_CUT)
+        return data[0]
 
     def load(self) -> Any:
         """The object; UnpicklingError when the stream is broken or names something that is not allowed."""
@@ -165,7 +175,7 @@ class SafeUnpickler:
         while True:
             code = read(1)
             if not code:
-                raise UnpicklingError("the pickle ends too early: the file is truncated")
+                raise UnpicklingError(_CUT)
             if code == b".":
                 if len(self.stack) != 1:
                     raise UnpicklingError("the pickle is broken: it does not end with one object")
@@ -296,7 +306,7 @@ def _pushing() -> dict[bytes, Callable[[SafeUnpickler], Any]]:
     push(b"I", SafeUnpickler._int_line)
     push(b"L", lambda u: int(u._line().rstrip(b"L")))
     push(b"F", lambda u: float(u._line()))
-    push(b"\x8a", lambda u: int.from_bytes(u._read(u._number("<B")), "little", signed=True))
+    push(b"\x8a", lambda u: int.from_bytes(u._read(u._byte()), "little", signed=True))
     push(b"\x8b", lambda u: int.from_bytes(u._read(u._number("<I")), "little", signed=True))
     for code, form in ((b"X", "<I"), (b"\x8c", "<B"), (b"\x8d", "<Q")):
         push(code, lambda u, form=form: u._read(u._number(form)).decode("utf-8", "surrogatepass"))
@@ -311,7 +321,7 @@ def _pushing() -> dict[bytes, Callable[[SafeUnpickler], Any]]:
     push(b"l", lambda u: list(u._pop_mark()))
     push(b"\x91", lambda u: frozenset(map(hashable, u._pop_mark())))
     push(b"c", lambda u: u._global(u._line().decode(), u._line().decode()))
-    push(b"h", lambda u: u.memo[u._number("<B")])
+    push(b"h", lambda u: u.memo[u._byte()])
     push(b"j", lambda u: u.memo[u._number("<I")])
     push(b"g", lambda u: u.memo[int(u._line())])
     push(b"2", lambda u: u.stack[-1])
@@ -343,7 +353,7 @@ def _steps() -> dict[bytes, Callable[[SafeUnpickler], Any]]:
         u.stack.pop()
 
     def protocol(u: SafeUnpickler) -> None:
-        if u._number("<B") > 5:
+        if u._byte() > 5:
             raise UnpicklingError("the pickle has a protocol newer than 5")
 
     def keep(n: Callable[[SafeUnpickler], int]) -> Callable[[SafeUnpickler], None]:
@@ -354,7 +364,7 @@ def _steps() -> dict[bytes, Callable[[SafeUnpickler], Any]]:
 
     s[b"d"], s[b"\x93"], s[b"s"], s[b"0"], s[b"\x80"] = dictionary, stack_global, one_item, drop, protocol
     s[b"1"] = lambda u: u._pop_mark() and None
-    s[b"q"], s[b"r"] = keep(lambda u: u._number("<B")), keep(lambda u: u._number("<I"))
+    s[b"q"], s[b"r"] = keep(lambda u: u._byte()), keep(lambda u: u._number("<I"))
     s[b"p"], s[b"\x94"] = keep(lambda u: int(u._line())), keep(lambda u: len(u.memo))
     s[b"\x95"] = lambda u: u._number("<Q")
     s[b"a"] = lambda u: u._append([u.stack.pop()])
