@@ -66,12 +66,9 @@ class _Source:
         """Text of the kernel's call: the bare ufunc where the fast path of the row would call it."""
         row = step.row
         raws = [self.raw(step, p, a) for p, a in zip(row.params, step.args)]
-        from mindtorch.core.codegen import _direct
-
-        direct = _direct(row)
-        if direct is not None and (not direct[1] or _holds(direct[1], step)):
+        if step.direct is not None:
             tensors = [r for p, r in zip(row.params, raws) if p.type in ("T", "TN")]
-            return f"{self.name(direct[0])}({', '.join(tensors)}, extobj=EXTOBJ)"
+            return f"{self.name(step.direct)}({', '.join(tensors)}, extobj=EXTOBJ)"
         parts, kws = [], []
         for p, r, a in zip(row.params, raws, step.args):
             if p.name in row.kernel_keywords:
@@ -112,12 +109,6 @@ def _stand_in(program: Program, a: Any) -> Any:
         t.a, t.k, t.n, t.v = np.empty((0,) if s.shape else (), s.np), s.k, None, None
         return t
     return [_stand_in(program, x) for x in a] if isinstance(a, list) else a
-
-
-def _holds(cond: str, step: Step) -> bool:
-    """Whether a condition over a row's plain parameters holds for this step."""
-    values = {p.name: a for p, a in zip(step.row.params, step.args)}
-    return bool(eval(cond, {"is_number": lambda v: isinstance(v, (int, float))}, values))
 
 
 def _deaths(program: Program, returned: set[int]) -> dict[int, list[int]]:
@@ -181,9 +172,38 @@ def _compiled(src: _Source, params: str) -> Callable[..., Any]:
     return guarded
 
 
-def backward_plan(program: Program, results: list[Any], nkept: int, gs: list[Any]) -> Callable[..., Any]:
-    """``plan(kept, gs) -> gradients`` from a recorded backward program; ``results`` are slots, None for no gradient."""
+def _runner(program: Program, forward: Program) -> Callable[..., Any]:
+    """The backward program on the backend of the forward one, on the host where that cannot be."""
     run = host(program, False)
+    if not forward.mindspore:
+        return run
+    from mindtorch.graph import jitted
+
+    try:
+        fast = jitted.compiled(program, False, run)
+    except Exception as e:  # as for the forward program
+        forward.notes.append((f"not compiled by MindSpore: {str(e)[:160]}", "the backward pass"))
+        return run
+    state = [fast]
+
+    def careful(arrays: Sequence[np.ndarray]) -> Any:
+        if state[0] is run:
+            return run(arrays)
+        try:
+            return state[0](arrays)
+        except Exception as e:  # compiled at the first call: what fails then stays on the host
+            state[0] = run
+            forward.notes.append((f"not compiled by MindSpore: {str(e)[:160]}", "the backward pass"))
+            return run(arrays)
+
+    return careful
+
+
+def backward_plan(
+    program: Program, results: list[Any], nkept: int, gs: list[Any], forward: Program
+) -> Callable[..., Any]:
+    """``plan(kept, gs) -> gradients`` from a recorded backward program; ``results`` are slots, None for no gradient."""
+    run = _runner(program, forward)
     first = {i: n for n, i in enumerate(program.given)}
     order = [i for i in results if i is not None]
     given = [j for j, g in enumerate(gs) if g is not None]

@@ -133,6 +133,29 @@ class Entry:
         self.chosen: str | None = None
         self.notes: list[str] = []
 
+    def use_mindspore(self, given: list[Tensor]) -> bool:
+        """Compile with ms.jit, forward here and backward when it is derived. False, with a note, when that cannot be."""
+        from mindtorch.graph import jitted
+
+        host = self.run
+        try:
+            run = jitted.compiled(self.program, self.trained, host)
+            run([t.a for t in given])
+        except Exception as e:  # whatever MindSpore cannot compile, the host kernels compute
+            text = str(e).strip().splitlines()
+            self.notes.append(f"not compiled by MindSpore: {text[0][:160] if text else type(e).__name__}")
+            return False
+        self.run, self.backend = run, "mindspore"
+        self.program.mindspore = True
+        self.program.plans.clear()
+        return True
+
+    def use_host(self) -> None:
+        """Go back to host kernels."""
+        self.run, self.backend = backends.host(self.program, self.trained), "host"
+        self.program.mindspore = False
+        self.program.plans.clear()
+
     def __call__(self, given: list[Tensor]) -> Any:
         arrays, kept = self.run([t.a for t in given])
         outs = []
@@ -177,10 +200,7 @@ def entry_from(rec: Recorder, watch: Watch, tensors: list[Tensor], roots: list[A
     numbers = [rec.index[id(t.a)] for t in given]
     program = Program(rec.steps, slots, numbers, results.slots)
     _check_writes(program, rec.written)
-    used = set(numbers)
     program.train([rec.edges[i] is not None for i in results.slots], [t.n is not None for t in given])
-    program.draws = rec.draws  # type: ignore[attr-defined]
-    assert used is not None
     return Entry(program, guards.compile([n for _, n in states]), recipe,
                  [j for j, i in enumerate(numbers) if i in rec.written for _ in range(_writes(program, i))], inputs)  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mindtorch.core import dispatch, modes, observe
+from mindtorch.core import codegen, dispatch, modes, observe
 from mindtorch.core import dtype as D
 from mindtorch.core.generator import default_generator
 from mindtorch.core.tensor import Parameter, Tensor, base_of
@@ -20,6 +20,15 @@ _VARYING = frozenset(
 )
 """Rows whose result has a shape that depends on values."""
 _PLAIN = (int, float, bool, str, complex, type(None), slice, type(Ellipsis), D.dtype)
+
+
+def _direct(row: Any, values: list[Any]) -> Any:
+    """The ufunc that the fast path of ``row`` calls for these arguments, None when that is the kernel."""
+    direct = codegen._direct(row)
+    if direct is None:
+        return None
+    scope = {p.name: v for p, v in zip(row.params, values)}
+    return direct[0] if not direct[1] or eval(direct[1], dict(modes.NS), scope) else None
 
 
 def plain(v: Any) -> bool:
@@ -157,7 +166,7 @@ class Recorder:
                 self._shared(t, i, specs)
             slots.append(i)
         rec = tuple(t is not None and t.n is not None for t in outs)
-        self.steps.append(Step(row, specs, tuple(slots), rec, type(out) if seq else None))
+        self.steps.append(Step(row, specs, tuple(slots), rec, type(out) if seq else None, _direct(row, values)))
 
     def _shared(self, t: Tensor, i: int, specs: tuple[Any, ...]) -> None:
         """A kernel may return its input's memory (contiguous of what is contiguous): one root then."""
@@ -305,6 +314,8 @@ def allowed_now() -> str | None:
 
     if autocast.state.enabled:
         return "autocast is on"
+    if observe.OBSERVERS:
+        return "a tool observes operations"
     if modes.state.inference:
         return "inference mode is on"
     if getattr(modes.state, "pack", None) or getattr(modes.state, "anomaly", False):

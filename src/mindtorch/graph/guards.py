@@ -178,6 +178,9 @@ class Guards:
             self.seen.add(id(base))
             for key, v in list(base.__dict__.items()):
                 if key in self.names and not key.startswith("__"):
+                    for sub in cls.__mro__[: cls.__mro__.index(base)]:
+                        if key not in sub.__dict__:
+                            self.test(f"{key!r} in {self.const(sub)}.__dict__")
                     if isinstance(v, (staticmethod, classmethod)):
                         v = v.__func__
                         self._once(v, self.const(v), f"{what}.{key}")
@@ -205,7 +208,12 @@ class Guards:
         self._once(cls, self.const(cls), what)
         if isinstance(v, (OrderedDict,)):
             return
-        self._dict(d, self.const(d), what, True)
+        name = self.const(d)
+        self._dict(d, name, what, True)
+        # An attribute found on the class may later be hidden by one of the instance.
+        missing = [k for k in sorted(self.names) if k not in d and not k.startswith("__") and _on_class(cls, k)]
+        if missing:
+            self.test(" or ".join(f"{k!r} in {name}" for k in missing))
 
     def _tensor(self, t: Tensor, at: str, what: str) -> None:
         name = f"t{len(self.tensors)}"
@@ -220,6 +228,10 @@ class Guards:
         text = "\n".join(["def guard():", "    try:", *(f"        {s}" for s in body), "    except Exception: return None"])
         exec(compile(text, "<mindtorch guards>", "exec"), self.scope)
         return self.scope["guard"]
+
+
+def _on_class(cls: type, key: str) -> bool:
+    return any(key in b.__dict__ for b in cls.__mro__[:-1])
 
 
 def alike(name: str, t: Tensor, const: Callable[[Any], str]) -> str:

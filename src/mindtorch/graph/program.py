@@ -29,12 +29,17 @@ class Ref:
 
 
 class Step:
-    """One row: its arguments (``Ref`` for values), its outputs' numbers, and which of them were recorded on the tape."""
+    """One row: its arguments (``Ref`` for values), its outputs' numbers, and which of them were recorded on the tape.
 
-    __slots__ = ("args", "outs", "rec", "row", "seq")
+    ``direct`` is the ufunc that the row's fast path would call for these arguments, None for the kernel.
+    """
 
-    def __init__(self, row: Any, args: tuple[Any, ...], outs: tuple[Any, ...], rec: tuple[bool, ...], seq: Any) -> None:
-        self.row, self.args, self.outs, self.rec, self.seq = row, args, outs, rec, seq
+    __slots__ = ("args", "direct", "outs", "rec", "row", "seq")
+
+    def __init__(
+        self, row: Any, args: tuple[Any, ...], outs: tuple[Any, ...], rec: tuple[bool, ...], seq: Any, direct: Any = None
+    ) -> None:
+        self.row, self.args, self.outs, self.rec, self.seq, self.direct = row, args, outs, rec, seq, direct
 
     def reads(self) -> list[int]:
         """Numbers of the values it reads."""
@@ -67,6 +72,7 @@ class Program:
         self.kept_given: list[tuple[int, int]] = []
         self.kept_results: list[tuple[int, int]] = []
         self.notes: list[tuple[str, str]] = []
+        self.mindspore = False
         self.trained: list[bool] = [False] * len(results)
         self.wanted: list[int] = []
         self.plans: dict[Any, Any] = {}
@@ -79,7 +85,7 @@ class Program:
         need = set(self.results)
         keep = []
         for s in reversed(self.steps):
-            if not s.outs or any(o in need for o in s.outs) or any(s.rec) or _drawing(s.row):
+            if not s.outs or any(o in need for o in s.outs) or any(s.rec) or draws(s.row):
                 need.update(s.reads())
                 keep.append(s)
         self.steps = keep[::-1]
@@ -161,13 +167,10 @@ class Program:
         given = [g for g in gs if g is not None]
         if not roots:
             return [None] * len(asked)
-        return list(tape.run_backward(roots, given, False, create, asked, False))
+        return list(tape.run_backward(roots, given, create, create, asked, False))
 
 
-_DRAWING: dict[str, bool] = {}
-
-
-def _drawing(row: Any) -> bool:
+def draws(row: Any) -> bool:
     """Whether a row may draw random numbers: such a step is never dropped."""
     file = getattr(getattr(row.kernel, "__code__", None), "co_filename", "") if hasattr(row, "kernel") else ""
     return file.endswith(("dropout.py", "random.py", "random_sample.py", "random_fill.py")) or not file
@@ -287,6 +290,6 @@ def derive(program: Program, node: Any, gs: list[Any]) -> tuple[Any, list[Any]]:
     inputs = [rec.index[id(t.a)] for t in known]
     sub = Program(rec.steps, slots, inputs, [r for r in results if r is not None])
     read = {i for s in sub.steps for i in s.reads()}
-    plan = backends.backward_plan(sub, results, len(kept), gs)
+    plan = backends.backward_plan(sub, results, len(kept), gs, program)
     plan.read = frozenset(i for i, t in zip(program.kept, known) if rec.index[id(t.a)] in read)  # type: ignore[attr-defined]
     return plan, grads

@@ -124,6 +124,7 @@ class Watch:
         self.created: dict[int, Tensor] = {}
         self.mutated: list[Any] = []
         self.inside: FrameType | None = None
+        self.importing: FrameType | None = None
 
     def __enter__(self) -> Watch:
         self.busy = sys.getprofile() is not None
@@ -145,6 +146,10 @@ class Watch:
 
     def event(self, frame: FrameType, event: str, arg: Any) -> None:
         """The profiler's callback."""
+        if self.importing is not None:
+            if event == "return" and frame is self.importing:
+                self.importing = None
+            return
         if event == "return":
             if frame is self.inside:
                 self.inside = None
@@ -156,6 +161,9 @@ class Watch:
             self._c_call(frame, arg)
 
     def _call(self, frame: FrameType, code: CodeType) -> None:
+        if code.co_name == "_find_and_load" and code.co_filename.startswith("<frozen importlib"):
+            self.importing = frame  # what imports run is neither the user's nor part of the program
+            return
         kind = kind_of(code)
         if kind == "graph":
             if code.co_qualname == "KeptOut.__call__":
