@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-import opdb
 import pytest
+from opinfo_replay import check_op, supported
 
 import mindtorch.torch as mt
 import torch
@@ -17,16 +17,13 @@ norm count_nonzero median nanmedian quantile nanquantile sum_to_size dist renorm
 logcumsumexp diff trapezoid cumulative_trapezoid
 """.split()
 DTYPES = [torch.float32, torch.float64, torch.int64, torch.complex64, torch.bool, torch.bfloat16]
-SKIP: set[tuple[str, torch.dtype]] = {("renorm", torch.complex64)}
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "dtype"), supported(NAMES, DTYPES), ids=str)
 def test_op_db(name: str, dtype: torch.dtype) -> None:
     """Value, dtype and gradient of PyTorch's own samples."""
-    if (name, dtype) in SKIP:
-        pytest.skip("PyTorch rounds every step in the half type, or is less exact than the kernel here")
-    opdb.run(name, dtype)
+    # in bfloat16 PyTorch rounds every step of a gradient; its complex gradient of renorm is NaN
+    assert check_op(name, dtype, gradients=dtype is not torch.bfloat16 and (name, dtype) != ("renorm", torch.complex64)) > 0
 
 
 def pair(shape: tuple[int, ...], dtype: str = "float32") -> tuple[torch.Tensor, mt.Tensor]:

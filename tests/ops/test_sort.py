@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-import opdb
 import pytest
+from opinfo_replay import check_op, supported
 
 import mindtorch.torch as mt
 import torch
@@ -16,16 +16,12 @@ sort argsort msort topk kthvalue mode unique unique_consecutive searchsorted buc
 bincount isin
 """.split()
 DTYPES = [torch.float32, torch.float64, torch.int64, torch.bool]
-SKIP: set[tuple[str, torch.dtype]] = {}
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "dtype"), supported(NAMES, DTYPES), ids=str)
 def test_op_db(name: str, dtype: torch.dtype) -> None:
     """Value, dtype and gradient of PyTorch's own samples."""
-    if (name, dtype) in SKIP:
-        pytest.skip("PyTorch rounds every step in the half type, or is less exact than the kernel here")
-    opdb.run(name, dtype)
+    assert check_op(name, dtype) > 0
 
 
 @pytest.mark.parametrize("descending", [False, True])
@@ -67,7 +63,8 @@ def test_unique_forms() -> None:
     assert isinstance(mt.unique(m), mt.Tensor)
     for kwargs in ({"return_inverse": True, "return_counts": True}, {"return_counts": True, "dim": 0}, {"dim": 1}):
         want, got = torch.unique(t, **kwargs), mt.unique(m, **kwargs)
-        for w, g in zip(opdb.flat(want), opdb.flat(got), strict=True):
+        assert isinstance(got, tuple) == isinstance(want, tuple)
+        for w, g in zip(want, got, strict=True) if isinstance(want, tuple) else [(want, got)]:
             assert np.array_equal(g.numpy(), w.numpy())
 
 
