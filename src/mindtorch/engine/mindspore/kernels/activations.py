@@ -74,6 +74,7 @@ def _leaky_relu_backward(g: Any, x: Any, slope: Any) -> Any:
 
 @kernel("_prelu")
 def _prelu(x: Any, weight: Any) -> Any:
+    _floats(x)
     scaled = mint.mul(x, weight)
     return _where(mint.greater(mint.broadcast_to(x, scaled.shape), number(0, x)), mint.broadcast_to(x, scaled.shape), scaled)
 
@@ -167,6 +168,7 @@ def _hardswish_backward(g: Any, x: Any) -> Any:
 
 @kernel("hardshrink")
 def _hardshrink(x: Any, lambd: Any = 0.5) -> Any:
+    _floats(x)
     return _where(_inside(x, lambd), zeros(x), x)
 
 
@@ -176,6 +178,7 @@ def _inside(x: Any, lambd: Any) -> Any:
 
 @kernel("softshrink")
 def _softshrink(x: Any, lambd: Any = 0.5) -> Any:
+    _floats(x)
     return _where(_inside(x, lambd), zeros(x), mint.sub(x, mint.mul(mint.sign(x), number(lambd, x))))
 
 

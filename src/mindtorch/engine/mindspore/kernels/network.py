@@ -25,7 +25,7 @@ def _filled(*ts: Any) -> None:
 _WHOLE = (ms.int8, ms.int16, ms.int32, ms.int64, ms.uint8)
 
 
-@kernel("matmul", "mm", "bmm", "mv", "dot")
+@kernel("matmul")
 def product(a: Any, b: Any) -> Any:
     """Matrix product of vectors, matrices and batches."""
     if a.dtype != b.dtype or not a.ndim or not b.ndim or a.dtype == ms.bool_:
@@ -53,20 +53,43 @@ def _shape(a: Any, b: Any) -> tuple[int, ...]:
     return np.matmul(np.broadcast_to(np.int8(0), tuple(a.shape)), np.broadcast_to(np.int8(0), tuple(b.shape))).shape
 
 
+def _exact(name: str, na: int, nb: int) -> Any:
+    """The product of operands of just these numbers of dimensions, with one batch size."""
+
+    def run(a: Any, b: Any) -> Any:
+        if (a.ndim, b.ndim) != (na, nb) or (na == 3 and a.shape[0] != b.shape[0]):
+            raise Unsupported("operands that PyTorch refuses")
+        return product(a, b)
+
+    run.__name__ = name
+    kernel(name)(run)
+    return run
+
+
+_mm, _bmm, _mv, _dot = _exact("mm", 2, 2), _exact("bmm", 3, 3), _exact("mv", 2, 1), _exact("dot", 1, 1)
+
+
 def _scaled(x: Any, by: Any) -> Any:
     return x if by == 1 else mint.mul(x, beside(by, x))
 
 
-@kernel("addmm", "addmv", "baddbmm")
-def _addmm(x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
-    p = _scaled(product(a, b), alpha)
-    return p if beta == 0 else mint.add(_scaled(x, beta), p)
+def _sum_with(name: str, fn: Any) -> None:
+    def run(x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+        p = _scaled(fn(a, b), alpha)
+        if np.broadcast_shapes(tuple(x.shape), tuple(p.shape)) != tuple(p.shape):
+            raise Unsupported("a summand larger than the product")
+        if beta == 0:
+            return p
+        return mint.add(_scaled(x, beta), p)
+
+    run.__name__ = name
+    kernel(name)(run)
 
 
-@kernel("addbmm")
-def _addbmm(x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
-    p = _scaled(total(product(a, b), 0), alpha)
-    return p if beta == 0 else mint.add(_scaled(x, beta), p)
+_sum_with("addmm", _mm)
+_sum_with("addmv", _mv)
+_sum_with("baddbmm", _bmm)
+_sum_with("addbmm", lambda a, b: total(_bmm(a, b), 0))
 
 
 def _t(x: Any) -> Any:

@@ -94,6 +94,11 @@ def _empty(x: Any) -> None:
         raise Unsupported("no elements")
 
 
+def _no_bool(x: Any) -> None:
+    if x.dtype == ms.bool_:
+        raise Unsupported("truth values, which PyTorch refuses here")
+
+
 def _kept(t: Any, x: Any, dim: int, keepdim: bool) -> Any:
     return t.reshape(tuple(1 if i == dim % x.ndim else n for i, n in enumerate(x.shape))) if keepdim else t
 
@@ -125,6 +130,7 @@ kernel("min")(_extreme(False))
 def _arg(largest: bool) -> Any:
     def run(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
         _empty(x)
+        _no_bool(x)
         if not x.ndim:
             return ms.Tensor(0, ms.int64)
         if dim is None:
@@ -172,6 +178,7 @@ def _aminmax(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
 @kernel("topk")
 def _topk(x: Any, number: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     _empty(x)
+    _no_bool(x)
     if not x.ndim:
         return (x, ms.Tensor(0, ms.int64)) if number else (zeros_of((0,), x.dtype), zeros_of((0,), ms.int64))
     if not number:
@@ -183,6 +190,7 @@ def _topk(x: Any, number: int, dim: int = -1, largest: bool = True, sorted: bool
 @kernel("kthvalue")
 def _kthvalue(x: Any, number: int, dim: int = -1, keepdim: bool = False) -> Any:
     _empty(x)
+    _no_bool(x)
     if not x.ndim:
         return x, ms.Tensor(0, ms.int64)
     at = order(x, dim).narrow(dim % x.ndim, number - 1, 1)
@@ -194,6 +202,7 @@ def _kthvalue(x: Any, number: int, dim: int = -1, keepdim: bool = False) -> Any:
 def _median(skip: bool) -> Any:
     def run(x: Any, dim: int, keepdim: bool = False) -> Any:
         _empty(x)
+        _no_bool(x)
         if not x.ndim:
             return x, ms.Tensor(0, ms.int64)
         dim %= x.ndim

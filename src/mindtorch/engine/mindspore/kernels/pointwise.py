@@ -440,6 +440,8 @@ _INV_SQRT_2PI = 0.3989422804014327
 
 @kernel("gelu")
 def _gelu(x: Any, approximate: str = "none") -> Any:
+    if x.dtype not in _FLOATS:
+        raise Unsupported("gelu of whole numbers")
     if approximate == "none":
         return x * 0.5 * (mint.erf(x * _SQRT_HALF) + 1.0)
     return x * 0.5 * (_tanh((x + x * x * x * 0.044715) * _SQRT_2_PI) + 1.0)

@@ -41,7 +41,7 @@ def _most(cols: Any, at: np.ndarray, shape: Ints) -> tuple[Any, Any]:
 
 def _max_pool(x: Any, out: Ints, k: Ints, stride: Ints, padding: Ints, dilation: Ints) -> tuple[Any, Any]:
     d = len(out)
-    if 0 in x.shape or 0 in out or str(x.dtype).startswith("Complex"):
+    if 0 in x.shape or 0 in out or x.dtype == ms.bool_ or str(x.dtype).startswith("Complex"):
         raise Unsupported("nothing to pool, or no order")
     at = _at(tuple(x.shape[-d:]), out, k, stride, padding, dilation)
     least = -np.inf if x.dtype in FLOATS else int(np.iinfo(np_dtype(x)).min)
