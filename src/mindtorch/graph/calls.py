@@ -171,14 +171,25 @@ class Entry:
         return outs[0] if self.single else build(self.recipe, outs, given)
 
 
-def entry_from(rec: Recorder, watch: Watch, tensors: list[Tensor], roots: list[Any], result: Any) -> Entry:
+def containers(v: Any, found: set[int]) -> set[int]:
+    """Identities of the containers among arguments."""
+    if isinstance(v, (list, tuple, dict, set)):
+        found.add(id(v))
+        for e in v.values() if isinstance(v, dict) else v:
+            containers(e, found)
+    return found
+
+
+def entry_from(
+    rec: Recorder, watch: Watch, tensors: list[Tensor], roots: list[Any], result: Any, args: tuple[Any, Any]
+) -> Entry:
     """A specialisation from what was recorded. NotCaptured when it would not be sound."""
     rec.close()
     if watch.reasons:
         raise NotCaptured("")
     guards = _guards(watch, roots)
     for owner, name, _ in watch.mutated:
-        if id(owner) in guards.containers:
+        if id(owner) in guards.containers or id(owner) in containers(args, set()):
             raise NotCaptured(f"{name} changes a container that outlives the call")
     inputs = [n for n, t in enumerate(tensors) if rec.index.get(id(t.a)) is not None]
     inputs = [n for n in inputs if all(tensors[m].a is not tensors[n].a for m in range(n))]

@@ -119,7 +119,7 @@ class Compiled:
             calls.state.capturing = False
         try:
             roots = [*objects, *([self.owner] if self.owner is not None else []), self.fn]
-            entry = entry_from(rec, watch, tensors, [_plain_function(r) for r in roots], out)
+            entry = entry_from(rec, watch, tensors, [_plain_function(r) for r in roots], out, (args, kwargs))
             entry.held = objects  # type: ignore[attr-defined]
             self.entries.setdefault(key, []).append(entry)
         except NotCaptured as e:

@@ -107,6 +107,19 @@ def side_effect(code: CodeType) -> int | None:
     return None
 
 
+@functools.lru_cache(maxsize=8192)
+def grown(code: CodeType) -> tuple[str, ...]:
+    """Local variables that ``+=`` and its kin are applied to: a list among them may be one from outside."""
+    steps = [s for s in dis.get_instructions(code) if s.opname != "CACHE"]
+    return tuple(
+        {
+            after.argval
+            for s, after in zip(steps, steps[1:])
+            if s.opname == "BINARY_OP" and (s.arg or 0) >= 13 and after.opname in ("STORE_FAST", "STORE_DEREF", "STORE_NAME")
+        }
+    )
+
+
 def site(frame: FrameType | None) -> str:
     """``file:line`` of the nearest frame of the user's."""
     while frame is not None and (kind_of(frame.f_code) != "user" or frame.f_code.co_filename.startswith("<frozen")):
@@ -153,6 +166,11 @@ class Watch:
         if event == "return":
             if frame is self.inside:
                 self.inside = None
+            elif self.inside is None and not self.trusted and kind_of(frame.f_code) == "user":
+                for name in grown(frame.f_code):
+                    v = frame.f_locals.get(name)
+                    if isinstance(v, (list, dict, set)):
+                        self.mutated.append((v, frame.f_code.co_name, site(frame)))
             if frame.f_code in _CREATORS and isinstance(arg, Tensor):
                 self.created[id(arg.a)] = arg
         elif event == "call":
