@@ -10,6 +10,7 @@ from mindtorch.torch.profiler.profiler import (
     ProfilerAction,
     ProfilerActivity,
     RecordScope,
+    _ExperimentalConfig,
     _KinetoProfile,
     kineto_available,
     profile,
@@ -19,6 +20,6 @@ from mindtorch.torch.profiler.profiler import (
 )
 
 __all__ = [
-    "DeviceType", "ExecutionTraceObserver", "ProfilerAction", "ProfilerActivity", "RecordScope", "_KinetoProfile",
+    "DeviceType", "ExecutionTraceObserver", "ProfilerAction", "ProfilerActivity", "RecordScope", "_ExperimentalConfig", "_KinetoProfile",
     "itt", "kineto_available", "profile", "record_function", "schedule", "supported_activities", "tensorboard_trace_handler",
 ]  # fmt: skip

@@ -39,6 +39,7 @@ class _Times:
     self_cpu_time_total: float
     device_time_total = self_device_time_total = device_time = 0.0
     device_memory_usage = self_device_memory_usage = 0
+    device_time_str = device_time_total_str = self_device_time_total_str = "0.000us"
     cuda_time = cuda_time_total = self_cuda_time_total = 0.0
     cuda_memory_usage = self_cuda_memory_usage = 0
     device_type = DeviceType.CPU

@@ -290,6 +290,10 @@ class profile(_KinetoProfile):  # noqa: N801 - public name
         self._turn(before, self.current_action)
         self._open_step()
 
+    def get_trace_id(self) -> str | None:
+        """None: traces carry no identity here."""
+        return None
+
     def set_custom_trace_id_callback(self, callback: Callable[[], str]) -> None:
         """Accepted; traces carry no identity here."""
         log.ignored("profile", "custom_trace_id_callback", "traces carry no identity")
@@ -321,6 +325,13 @@ class profile(_KinetoProfile):  # noqa: N801 - public name
         if self._step is not None and self._recorder is not None:
             self._recorder.leave(self._step)
         self._step = None
+
+
+class _ExperimentalConfig:
+    """Settings of PyTorch's own tracer. Any are taken; `profile` says that they have no effect."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        self.args, self.settings = args, settings
 
 
 class ExecutionTraceObserver:
