@@ -18,7 +18,7 @@ from mindtorch import log
 from mindtorch.core import modes, observe
 from mindtorch.core.tensor import Tensor, loose_key
 from mindtorch.engine.mindspore import array as A
-from mindtorch.engine.mindspore import kernels
+from mindtorch.engine.mindspore import door, kernels
 from mindtorch.engine.mindspore.array import DeviceArray
 
 SEEN: dict[str, set[str]] | None = None
@@ -52,7 +52,8 @@ if FORCED:
 
 def on_cpu(row: Any, values: Sequence[Any], raws: list[Any]) -> Any:
     """The MindSpore kernel's result for host arrays, None where the host kernel has to do it."""
-    fn = None if row.kind == "view" else kernels.find(row.name)
+    # Workers and forked processes never load MindSpore: the host computes there.
+    fn = None if row.kind == "view" or not door.available() else kernels.find(row.name)
     if fn is None:
         return None
     try:

@@ -149,13 +149,16 @@ def rebase(x: Tensor, edge: Any) -> None:
 
 
 def _views(x: Tensor) -> list[Tensor]:
-    """Living views that share memory with ``x``, other than itself. Looked for only when the cell has other holders."""
+    """Living views of the base of ``x``, other than itself. Looked for only when the cell has other holders.
+
+    A detached twin shares the memory and has a history of its own: its views are not meant.
+    """
     cell = x.v
     base = base_of(x)
     mine = 2 + (0 if base is x else 1)
     if cell is None or sys.getrefcount(cell) <= mine + 1:
         return []
-    return [t for t in gc.get_referrers(cell) if isinstance(t, Tensor) and t is not x and hasattr(t, "b")]
+    return [t for t in gc.get_referrers(cell) if isinstance(t, Tensor) and t is not x and hasattr(t, "b") and base_of(t) is base]
 
 
 def _again(x: Tensor) -> None:
