@@ -245,6 +245,8 @@ def _isclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
 
 @kernel("nansum")
 def _nansum(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    if str(x.dtype).startswith("Complex"):
+        raise Unsupported("complex numbers")
     if x.dtype in _FLOATS:
         x = _where(mint.not_equal(x, x), zeros(x), x)
     return total(x, dim, keepdim, dtype)

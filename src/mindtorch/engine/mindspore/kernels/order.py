@@ -290,6 +290,8 @@ def _isin(x: Any, test: Any, invert: bool) -> Any:
 @kernel("bincount")
 def _bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     _empty(x)
+    if x.dtype in FLOATS or x.dtype == ms.bool_ or str(x.dtype).startswith("Complex") or x.ndim != 1:
+        raise Unsupported(f"dtype {x.dtype}")
     low, high = int(x.min()), int(x.max())
     if low < 0:
         raise Unsupported("negative numbers")

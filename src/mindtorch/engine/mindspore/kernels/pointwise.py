@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch.engine.mindspore import door
-from mindtorch.engine.mindspore.kernels import Unsupported, find, kernel
+from mindtorch.engine.mindspore.kernels import Unsupported, find, kernel, np_dtype
 
 ms = door.load()
 mint, ops = ms.mint, ms.ops
@@ -52,7 +52,7 @@ def _unary(name: str, fn: Callable[..., Any], floats_only: bool = False) -> None
 
 
 for _name in ("neg", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "square", "reciprocal", "sin", "cos", "tan", "sinh", "cosh",
-              "atanh", "sinc", "sigmoid", "sign", "floor", "ceil", "trunc", "isfinite", "isinf", "erf", "erfc",
+              "atanh", "sinc", "sigmoid", "isfinite", "isinf", "erf", "erfc",
               "logical_not"):  # fmt: skip
     _unary(_name, getattr(mint, _name))
 # mint's have no kernel on the CPU target; the older primitives are the same functions.
@@ -87,13 +87,40 @@ def _tanh(x: Any) -> Any:
     return mint.sign(x) * (-e / (e + 2))
 
 
+def refuse(x: Any, kinds: Any) -> None:
+    """Leave dtypes that PyTorch refuses here to the host kernel, which says so."""
+    if x.dtype in kinds:
+        raise Unsupported(f"dtype {x.dtype}")
+
+
+_NOT_REAL = (*_COMPLEX, ms.bool_)
+_NOT_FLOAT = (*_INTS, *_NOT_REAL)
+
+
 @kernel("frac")
 def _frac(x: Any) -> Any:
+    refuse(x, _NOT_FLOAT)
     return mint.sub(x, mint.trunc(x))
+
+
+def _real_only(name: str) -> None:
+    fn = getattr(mint, name)
+
+    def run(x: Any) -> Any:
+        refuse(x, _COMPLEX if name == "sign" else _NOT_REAL)
+        return fn(x) if x.dtype in _FLOATS or name == "sign" else x
+
+    run.__name__ = name
+    kernel(name)(run)
+
+
+for _name in ("sign", "floor", "ceil", "trunc"):
+    _real_only(_name)
 
 
 @kernel("isneginf")
 def _isneginf(x: Any) -> Any:
+    refuse(x, _COMPLEX)
     if x.dtype not in _FLOATS:
         return mint.not_equal(x, x)
     return ops.equal(x, beside(-np.inf, x))
@@ -101,14 +128,16 @@ def _isneginf(x: Any) -> Any:
 
 @kernel("bitwise_not")
 def _bitwise_not(x: Any) -> Any:
+    refuse(x, (*_FLOATS, *_COMPLEX))
     return mint.logical_not(x) if x.dtype == ms.bool_ else mint.sub(beside(255 if x.dtype == ms.uint8 else -1, x), x)
 
 
 @kernel("abs")
 def _abs(x: Any) -> Any:
+    refuse(x, (ms.bool_,))
     if x.dtype in _COMPLEX:
         return ops.ComplexAbs()(x)
-    return x if x.dtype == ms.bool_ else mint.abs(x)
+    return mint.abs(x)
 
 
 @kernel("isnan")
@@ -137,6 +166,7 @@ def _add(x: Any, y: Any, alpha: Any = 1) -> Any:
 @kernel("sub")
 def _sub(x: Any, y: Any, alpha: Any = 1) -> Any:
     x, y = pair(x, y)
+    refuse(x, (ms.bool_,))
     return mint.sub(x, y if alpha == 1 else mint.mul(y, beside(alpha, y)))
 
 
@@ -148,7 +178,14 @@ def _mul(x: Any, y: Any) -> Any:
 
 @kernel("_true_div")
 def _true_div(x: Any, y: Any) -> Any:
-    return mint.div(*pair(x, y))
+    x, y = pair(x, y)
+    if x.dtype in _COMPLEX and bool(ops.equal(ops.ComplexAbs()(y), ms.Tensor(0, _real_of(y))).any()):
+        raise Unsupported("a complex division by zero")
+    return mint.div(x, y)
+
+
+def _real_of(x: Any) -> Any:
+    return ms.float32 if x.dtype == ms.complex64 else ms.float64
 
 
 @kernel("pow")
@@ -158,6 +195,13 @@ def _pow(x: Any, y: Any) -> Any:
             return mint.mul(x, x)
         if y == 0.5:
             return mint.sqrt(x)
+    if _is_tensor(x) and x.dtype in _INTS:
+        if _is_tensor(y) or not isinstance(y, int) or not 0 <= y <= 64:
+            raise Unsupported("powers of whole numbers go through floats in MindSpore")
+        r = mint.add(mint.sub(x, x), beside(1, x))
+        for _ in range(y):
+            r = mint.mul(r, x)
+        return r
     return mint.pow(*pair(x, y))
 
 
@@ -185,6 +229,7 @@ def _divisible(y: Any) -> None:
 @kernel("_mode_div")
 def _mode_div(x: Any, y: Any, mode: str) -> Any:
     x, y = pair(x, y)
+    refuse(x, _NOT_REAL)
     if x.dtype in _INTS and mode is not None:
         _divisible(y)
         return _quotient(x, y, mode == "trunc")[0]
@@ -196,6 +241,7 @@ def _divide(name: str) -> None:
 
     def run(x: Any, y: Any) -> Any:
         x, y = pair(x, y)
+        refuse(x, _NOT_REAL)
         if x.dtype not in _INTS:
             return fn(x, y)
         _divisible(y)
@@ -239,7 +285,35 @@ def _wider(name: str) -> None:
 
 for _name in ("maximum", "minimum"):
     _wider(_name)
-for _name in ("gcd", "bitwise_and", "ne", "lt", "le", "gt", "ge", "xlogy"):
+@kernel("xlogy")
+def _xlogy(x: Any, y: Any) -> Any:
+    x, y = pair(x, y)
+    refuse(x, _NOT_FLOAT)
+    return mint.xlogy(x, y)
+
+
+def _shift(name: str) -> None:
+    fn = getattr(ops, name)
+
+    def run(x: Any, y: Any) -> Any:
+        x, y = pair(x, y)
+        refuse(x, (*_FLOATS, *_NOT_REAL))
+        if name == "bitwise_right_shift":
+            return fn(x, y)
+        # Counts outside the word give 0.
+        bits = 8 * np_dtype(x).itemsize
+        inside = mint.logical_and(mint.greater_equal(y, beside(0, y)), mint.less(y, beside(bits, y)))
+        r = fn(x, _where(inside, y, zeros(y)) if tuple(y.shape) else y)
+        shape = tuple(r.shape)
+        return _where(mint.broadcast_to(inside, shape), r, zeros(r))
+
+    run.__name__ = name
+    kernel(name)(run)
+
+
+_shift("bitwise_left_shift")
+_shift("bitwise_right_shift")
+for _name in ("gcd", "bitwise_and", "ne", "lt", "le", "gt", "ge"):
     _binary(_name, getattr(mint, _name))
 _binary("eq", ops.equal)
 
@@ -279,8 +353,7 @@ def _log_of_sum(name: str, exp: Callable[..., Any], scale: float) -> None:
 
 _log_of_sum("logaddexp", mint.exp, 1.0)
 _log_of_sum("logaddexp2", ops.exp2, 1 / np.log(2))
-for _name in ("atan2", "bitwise_or", "bitwise_xor", "hypot", "copysign", "heaviside", "lcm", "bitwise_left_shift", "bitwise_right_shift",
-              "igamma", "igammac"):  # fmt: skip
+for _name in ("atan2", "bitwise_or", "bitwise_xor", "hypot", "copysign", "heaviside", "lcm", "igamma", "igammac"):
     if hasattr(ops, _name):
         _binary(_name, getattr(ops, _name))
 
@@ -404,6 +477,7 @@ def _fill(x: Any, value: Any) -> Any:
 # ------------------------------------------------------------------------------------------ activations
 @kernel("relu")
 def _relu(x: Any) -> Any:
+    refuse(x, _NOT_REAL)
     return _where(mint.less_equal(x, beside(0, x)), zeros(x), x)
 
 

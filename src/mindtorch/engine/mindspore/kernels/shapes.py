@@ -6,7 +6,7 @@ from typing import Any
 
 from mindtorch.engine.mindspore import door
 from mindtorch.engine.mindspore.kernels import Unsupported, kernel
-from mindtorch.engine.mindspore.kernels.pointwise import beside
+from mindtorch.engine.mindspore.kernels.pointwise import beside, zeros
 from mindtorch.engine.mindspore.kernels.reductions import total
 
 ms = door.load()
@@ -56,12 +56,12 @@ def _repeat(x: Any, times: Any) -> Any:
 
 @kernel("tril")
 def _tril(x: Any, diagonal: int = 0) -> Any:
-    return mint.mul(x, _band(x, diagonal, False)) if x.dtype != ms.bool_ else mint.logical_and(x, _band(x, diagonal, False))
+    return _band(x, diagonal, False)
 
 
 @kernel("triu")
 def _triu(x: Any, diagonal: int = 0) -> Any:
-    return mint.mul(x, _band(x, diagonal, True)) if x.dtype != ms.bool_ else mint.logical_and(x, _band(x, diagonal, True))
+    return _band(x, diagonal, True)
 
 
 def _moves() -> Any:
@@ -71,13 +71,17 @@ def _moves() -> Any:
 
 
 def _band(x: Any, diagonal: int, upper: bool) -> Any:
+    """Zeros outside, chosen and not multiplied: a NaN outside is gone."""
     import numpy as np
 
-    if x.ndim < 2 or str(x.dtype).startswith(("Complex", "BFloat")):
-        raise Unsupported("a band of this")
+    if x.ndim < 2:
+        raise Unsupported("fewer than two dimensions")
+    if 0 in x.shape:
+        return x
     n, m = x.shape[-2:]
     keep = np.tri(n, m, diagonal - 1 if upper else diagonal, dtype=bool)
-    return ms.Tensor.from_numpy(~keep if upper else keep).astype(x.dtype)
+    mask = ms.Tensor.from_numpy(~keep if upper else keep)
+    return ops.select(mint.broadcast_to(mask, x.shape), x, zeros(x))
 
 
 def _index(i: Any, n: int) -> Any:
