@@ -11,7 +11,7 @@ from mindtorch.core.errors import check
 from mindtorch.core.observe import whole
 from mindtorch.engine.host.multiply_add import F4, F8, axpy, axpy64, axpy_into
 from mindtorch.engine.host.quiet import EXTOBJ as E
-from mindtorch.engine.host.quiet import ufunc
+from mindtorch.engine.host.quiet import quiet, ufunc
 from mindtorch.ops.table import alias, composite, op
 
 
@@ -119,6 +119,7 @@ def _true_div(a: np.ndarray, b: np.ndarray) -> Any:
 @op(
     "_mode_div(T input, TN other, str rounding_mode)",
     promote="same",
+    half="native",
     ns="_C",
     node="DivBackward2",
     grad={"input": lambda g, other: g * 0, "other": lambda g, input: g * 0},
@@ -129,7 +130,14 @@ def _mode_div(a: np.ndarray, b: np.ndarray, rounding_mode: str) -> Any:
         RuntimeError,
         "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '" + str(rounding_mode) + "'",
     )
-    return _round_div(a, b, rounding_mode)
+    if a.dtype.itemsize != 2 or a.dtype.kind in "iu":
+        return _round_div(a, b, rounding_mode)
+    wide_a, wide_b = a.astype(np.float32), b.astype(np.float32)
+    with quiet():
+        if rounding_mode == "trunc":
+            # PyTorch rounds the quotient to the half dtype before it cuts the fraction off.
+            return np.trunc((wide_a / wide_b).astype(a.dtype).astype(np.float32)).astype(a.dtype)
+        return _round_div(wide_a, wide_b, rounding_mode).astype(a.dtype)
 
 
 @composite("div(T input, TN other, *, str? rounding_mode=None)", inplace=True, out=True)
