@@ -7,7 +7,6 @@ While ``import torch`` means mindtorch, ``import troubleshooter`` finds this mod
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 from types import ModuleType
 from typing import Any
@@ -16,27 +15,34 @@ __version__ = "1.0.18"
 """The release whose functions and files are followed."""
 
 _PARTS = ("migrator", "widget")
+_FROM = {
+    "fix_random": "randomness",
+    "proposal": "error_advice",
+    "save": "migrator.saving",
+    "save_grad": "migrator.saving",
+    "tracking": "line_tracer",
+}
+"""Public name -> the file of mindtorch.tools it lives in."""
 
 
 def as_troubleshooter() -> ModuleType:
     """Make ``import troubleshooter`` mean this module in this process, and return it."""
     module = sys.modules[__name__]
     sys.modules["troubleshooter"] = module
-    sys.modules["troubleshooter.migrator"] = importlib.import_module("mindtorch.tools.migrator")
+    for part in _PARTS:
+        sys.modules[f"troubleshooter.{part}"] = importlib.import_module(f"mindtorch.tools.{part}")
     return module
 
 
 def __getattr__(name: str) -> Any:
     if name in _PARTS:
-        try:
-            return importlib.import_module(f"mindtorch.tools.{name}")
-        except ModuleNotFoundError as e:
-            if e.name != f"mindtorch.tools.{name}":
-                raise
+        return importlib.import_module(f"mindtorch.tools.{name}")
+    if name in _FROM:
+        return getattr(importlib.import_module(f"mindtorch.tools.{_FROM[name]}"), name)
     raise AttributeError(
         f"module 'troubleshooter' (as mindtorch has it) has no attribute {name!r}; it has {', '.join(__dir__())}"
     )
 
 
 def __dir__() -> list[str]:
-    return ["as_troubleshooter", *(p for p in _PARTS if importlib.util.find_spec(f"mindtorch.tools.{p}"))]
+    return ["as_troubleshooter", *sorted([*_PARTS, *_FROM])]

@@ -19,6 +19,18 @@ _FROM = {
     "save_net_and_weight_params": "weight_map",
     "compare_ms_ckpt": "weight_compare",
     "compare_pth_and_ckpt": "weight_compare",
+    "save": "saving",
+    "save_grad": "saving",
+    "compare_npy_dir": "npy_compare",
+    "compare_list_dir": "npy_compare",
+    "compare_dict_dir": "npy_compare",
+    "compare_grads_dir": "npy_compare",
+    "get_name_map_list_by_name": "npy_compare",
+    "get_name_map_list_by_number": "npy_compare",
+    "get_name_map_list_by_shape_edit_distance": "npy_compare",
+    "cal_algorithm": "npy_compare",
+    "cal_cosine_sim": "npy_compare",
+    "NetDifferenceFinder": "net_difference",
 }
 """Public function -> the file of this package it lives in."""
 
