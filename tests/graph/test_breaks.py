@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import mindtorch
-import mindtorch.torch as torch
 import pytest
 from graph_models import encoder, mlp
+
+import mindtorch
+import mindtorch.torch as torch
 from mindtorch.torch import nn
 
 LOG: list[Any] = []

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pytest
+from graph_models import SHAPES, LeNet, mlp, pair, step
+
 import mindtorch
 import mindtorch.torch as torch
 import mindtorch.torch.nn.functional as F
-import numpy as np
-import pytest
 from mindtorch.torch import nn
-
-from graph_models import SHAPES, LeNet, mlp, pair, step
 
 
 def entries(graph: Any) -> list[Any]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import mindtorch
-import mindtorch.torch as torch
 import pytest
 from graph_models import LeNet, mlp, pair
+
+import mindtorch
+import mindtorch.torch as torch
 from mindtorch.torch import nn
 
 SCALE = 2.0
