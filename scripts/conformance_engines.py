@@ -36,6 +36,10 @@ class _OnDevice:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._mt, name)
 
+    def device(self, *args: Any) -> Any:
+        """The accelerator, whatever device the sample names."""
+        return self._mt.device("npu")
+
     def tensor(self, *args: Any, **kwargs: Any) -> Any:
         """A tensor on the accelerator."""
         return self._mt.tensor(*args, **kwargs).to("npu")
@@ -48,6 +52,7 @@ def prepare(replay: Any, engine: str) -> None:
     accelerate.SEEN = {}
     if engine == "npu-sim":
         plain = replay.to_numpy
+        replay.mt.set_default_device("npu")  # what a sample's steps create without naming a device
         replay.mt = _OnDevice(replay.mt)
         replay.to_numpy = lambda t: plain(t.detach().cpu() if getattr(t.device, "type", "") == "npu" else t)
 
@@ -72,7 +77,7 @@ def seen() -> dict[str, list[str]]:
 
 def word(result: dict[str, Any]) -> str:
     """The engine's word for an entry, "" when it was not measured."""
-    if result["status"] == "skipped":
+    if result["status"] in ("skipped", "absent"):
         return ""
     if result["status"] != "pass":
         return "wrong"

@@ -158,6 +158,8 @@ def _logcumsumexp(x: Any, dim: int) -> Any:
         raise Unsupported("nothing, or other than floats")
     if not x.ndim:
         return x
+    if x.dtype == ms.float32:  # its slope is the exponential of a difference of results: their errors show there
+        return _logcumsumexp(x.astype(ms.float64), dim).astype(ms.float32)
     dim %= x.ndim
     n, step, v = x.shape[dim], 1, x
     while step < n:
