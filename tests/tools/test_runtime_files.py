@@ -4,6 +4,8 @@ import csv
 import json
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -93,3 +95,25 @@ def test_ranks_and_bad_files(tmp_path):
     for read in (files.read_detail, files.read_summary, files.read_json):
         with pytest.raises(files.Unreadable):
             read(str(bad))
+
+
+def test_profile_runtime_runs_a_script(tmp_path):
+    (tmp_path / "train.py").write_text(
+        "import torch\nfrom torch import nn\n"
+        "net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 14 * 14, 4))\n"
+        "optimizer = torch.optim.SGD(net.parameters(), lr=0.01)\n"
+        "for _ in range(3):\n"
+        "    loss = net(torch.randn(4, 3, 16, 16)).mean()\n"
+        "    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n"
+    )
+    src = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "src")
+    env = {**os.environ, "PYTHONPATH": src, "OMP_NUM_THREADS": "1", "MINDTORCH_KERNELS": "mindspore"}
+    command = [sys.executable, "-m", "mindtorch", "profile", "--runtime", "out", "train.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    for word in ("forward", "backward", "optimizer", "Conv2D", "ops of forward"):
+        assert word in done.stdout
+    with open(tmp_path / "out" / "runtime.csv", newline="") as f:
+        rows = list(csv.DictReader(f))
+    assert {r["phase"] for r in rows} >= {"forward", "backward"} and len({r["step"] for r in rows}) >= 3
+    assert json.loads((tmp_path / "out" / "runtime.json").read_text())["traceEvents"]

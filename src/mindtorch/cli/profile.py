@@ -27,6 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--log", default="time_log.txt", metavar="FILE", help="what --cprofile writes (time_log.txt)")
     p.add_argument("--ops", type=int, nargs=1, metavar="ROWS", help="show the slowest ops, as torch.profiler's table")
     p.add_argument("--trace", metavar="FILE", help="write a trace for chrome://tracing or Perfetto")
+    p.add_argument("--runtime", metavar="FOLDER", help="run under MindSpore's Runtime Profiler: csv, trace and summary of its kernels")
     p.add_argument("--json", metavar="FILE", help="write the figures, times in seconds")
     p.add_argument("--quiet", action="store_true", help="print nothing")
     p.add_argument("script")
@@ -121,6 +122,22 @@ def _report(o: argparse.Namespace, run: _Run, args: list[str]) -> None:
         print("\n".join(texts), flush=True)
 
 
+def _runtime(o: argparse.Namespace, args: list[str]) -> int:
+    from mindtorch.tools import runtime_run
+
+    summary, status = runtime_run.profile(o.script, args, o.runtime)
+    if summary is None:
+        print(
+            "python -m mindtorch profile: MindSpore recorded nothing; where host kernels are faster, mindtorch does not ask it. "
+            "MINDTORCH_KERNELS=mindspore makes it compute all it can.",
+            file=sys.stderr,
+        )
+        return status or 1
+    if not o.quiet:
+        print(f"{summary.text()}\nwritten: {os.path.join(o.runtime, 'runtime.csv')} and runtime.json (for chrome://tracing)")
+    return status
+
+
 def main(argv: list[str]) -> int:
     """Exit status: the program's; 2 when it could not be read."""
     o = _parser().parse_args(argv)
@@ -132,6 +149,8 @@ def main(argv: list[str]) -> int:
         print(f"python -m mindtorch profile: --workers must be at least 0, got {o.workers}", file=sys.stderr)
         return 2
     o.script = os.path.abspath(o.script)
+    if o.runtime:
+        return _runtime(o, args)
     run = _Run(o)
     try:
         status = run(args)
