@@ -16,6 +16,7 @@ COMMANDS = {
     "env": ("mindtorch.cli.main", "env", "print the versions of everything involved"),
     "launch": ("mindtorch.cli.launch", "main", "run a program in several processes (torchrun's flags)"),
     "layers": ("mindtorch.cli.layers", "main", "compare two files of debug_layer_info side by side"),
+    "panel": ("mindtorch.cli.panel", "main", "time, calls and share of every op, beside PyTorch's"),
     "tune": ("mindtorch.cli.tune", "main", "say what would make a script faster, each piece of advice measured"),
     "profile": ("mindtorch.cli.profile", "main", "split a program's steps into data, forward, backward, optimiser"),
     "verify": ("mindtorch.cli.verify", "main", "run a script on PyTorch and on mindtorch and compare them"),
