@@ -28,8 +28,8 @@ def _text(x: Any, limit: int | None) -> str:
     if values.is_tensor(x):
         try:
             return _tensor(values.to_array(x), values.dtype_name(x))
-        except TypeError as e:
-            return f"Tensor({e})"
+        except Exception as e:  # without values, or still being made
+            return f"Tensor(no values: {e})"
     if isinstance(x, np.ndarray) and x.dtype.kind in "fiubc":
         return "array" + _tensor(x, str(x.dtype)).removeprefix("Tensor")
     if values.is_nest(x):

@@ -10,6 +10,7 @@ from typing import Any
 
 from mindtorch.tools import frameworks
 from mindtorch.tools.dump.recorder import TYPES, Recorder, Settings
+from mindtorch.tools.migrator.api_dump import recorder_of
 
 
 class _Enough(SystemExit):
@@ -37,7 +38,7 @@ def _side(recorder: Recorder) -> Any:
     return MindtorchSide(recorder)
 
 
-def record(frame: str, script: str, args: list[str], out: str, steps: int, dump_type: str, seed: int | None) -> None:
+def record(frame: str, script: str, args: list[str], out: str, steps: int, dump_type: str, seed: int | None, format: str = "troubleshooter") -> None:
     """Run ``script`` as ``__main__`` until ``steps`` optimiser steps are done; the dump is complete in every case.
 
     What the script raises is raised again.
@@ -50,7 +51,7 @@ def record(frame: str, script: str, args: list[str], out: str, steps: int, dump_
     torch = frameworks.load(frame)
     if seed is not None:
         _seed(torch, seed)
-    recorder = Recorder(None, frame, out, True)
+    recorder = recorder_of(format)(None, frame, out, True)
     recorder.on_step = _stopper(steps)
     recorder.start(Settings(dump_type=dump_type))
     side = _side(recorder)
@@ -83,11 +84,12 @@ def main(argv: list[str] | None = None) -> None:
     p.add_argument("--out", required=True, help="folder of the dump")
     p.add_argument("--steps", type=int, default=5, help="optimiser steps to record, 0: all")
     p.add_argument("--dump-type", choices=TYPES, default="all")
+    p.add_argument("--format", choices=("troubleshooter", "msprobe"), default="troubleshooter", help="layout of the folder")
     p.add_argument("--seed", type=int, help="seed of Python, NumPy and the framework before the script begins")
     p.add_argument("script")
     p.add_argument("args", nargs=argparse.REMAINDER)
     o = p.parse_args(argv)
-    record(o.frame, o.script, o.args, o.out, o.steps, o.dump_type, o.seed)
+    record(o.frame, o.script, o.args, o.out, o.steps, o.dump_type, o.seed, o.format)
 
 
 if __name__ == "__main__":

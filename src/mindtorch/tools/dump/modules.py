@@ -51,6 +51,8 @@ class ModuleHooks:
         if r.marked(module):
             r.layer(path)
         name = api_of(type(module))
+        if r.every_module and path:
+            name = type(module).__name__
         r.module_stack.append(path or (r.module_stack[-1] if r.module_stack else ""))
         call = None
         if name:
@@ -73,7 +75,7 @@ class ModuleHooks:
             r.fail(call, "forward raised")
             return
         if kwargs:
-            call.inputs += r.capture(values.leaves(dict(kwargs)))
+            call.inputs += r.capture(values.leaves(dict(kwargs), everything=not r.settings.filter_data))
         r.end(call, list(values.leaves(output)))
 
     def _pop(self) -> Any:

@@ -143,7 +143,7 @@ class MindtorchSide:
     def _inputs(self, row: Any, args: Any) -> list[tuple[str, Any]]:
         everything = not self.recorder.settings.filter_data
         if everything and hasattr(row, "params"):  # numbers that the user did not give are none of the call's
-            args = [None if v is p.default else v for p, v in zip(row.params, args)]
+            args = [None if _is_default(v, p.default) else v for p, v in zip(row.params, args)]
         found = list(values.leaves(tuple(args), everything=everything))
         if not hasattr(row, "params") and args and isinstance(args[-1], dict):
             found = list(values.leaves(tuple(args[:-1]), everything=everything))
@@ -210,6 +210,10 @@ def _kind_of(callee: str, user: FrameType) -> str:
     if words[0] not in user.f_locals and words[0] not in user.f_globals:
         return "Tensor"  # abs(x) and the like
     return "Functional" if "functional" in getattr(obj, "__module__", "") else "Torch"
+
+
+def _is_default(v: Any, default: Any) -> bool:
+    return v is default or (type(v) in (int, float, str) and type(v) is type(default) and v == default)
 
 
 def _is_view(below: FrameType) -> bool:

@@ -72,6 +72,9 @@ class Call:
 class Recorder:
     """Keeps the state of a dump between ``start`` and ``stop``."""
 
+    every_module = False
+    """Whether modules of the user's own classes are calls too."""
+
     def __init__(self, net: Any, frame: str, output_path: str, retain_backward: bool) -> None:
         self.frame = frame
         self.retain_backward = retain_backward

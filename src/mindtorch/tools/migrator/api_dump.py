@@ -14,17 +14,21 @@ _state: dict[str, Any] = {"recorder": None, "side": None, "output_path": ""}
 
 
 def api_dump_init(
-    net: Any, output_path: str | None = None, *, retain_backward: bool = False, compare_statedict: bool = False
-) -> None:
+    net: Any, output_path: str | None = None, *, retain_backward: bool = False, compare_statedict: bool = False,
+    format: str = "troubleshooter",
+) -> None:  # fmt: skip
     """Choose the net and the folder (default ``./ts_api_dump``). Nothing is recorded before `api_dump_start`.
 
     ``net`` is an nn.Module of PyTorch or mindtorch. With ``retain_backward`` the gradients of outputs are recorded too;
     with ``compare_statedict`` the weights are saved beside the dump, as ``pt_net.pth`` or ``ad_net.pth``.
 
+    ``format="msprobe"`` writes dump.json, stack.json and construct.json (and values) as msprobe 26 does for PyTorch, in
+    ``<output_path>/step<n>/rank<r>``; everything is recorded then, whatever ``filter_data`` says.
+
     Dropout is left as it is: with the same seed mindtorch draws PyTorch's masks. Against a dump made by TroubleShooter,
     which replaces dropout by the identity, call ``net.eval()`` or set p to 0. Data must come in the same order on both sides.
 
-    TypeError when ``net`` is no such module or a switch is no bool.
+    TypeError when ``net`` is no such module or a switch is no bool, ValueError for another format.
     """
     frame = frameworks.frame_of(net)
     if frame is None:
@@ -34,9 +38,10 @@ def api_dump_init(
     for name, value in (("retain_backward", retain_backward), ("compare_statedict", compare_statedict)):
         if not isinstance(value, bool):
             raise TypeError(f"api_dump_init: {name} must be True or False, got {value!r}")
+    kind = recorder_of(format)
     path = os.path.join(os.getcwd(), "ts_api_dump") if output_path is None else os.fspath(output_path)
     _detach()
-    recorder = _state["recorder"] = Recorder(net, frame, path, retain_backward)
+    recorder = _state["recorder"] = kind(net, frame, path, retain_backward)
     if compare_statedict:
         save = frameworks.load(frame).save
         if recorder.files.save_weights(save, net.state_dict()):
@@ -97,6 +102,17 @@ def api_dump_stop() -> None:
         )
     elif was:
         log.logger().info("api_dump_stop: %d values recorded in %s", recorder.files.count, recorder.files.folder)
+
+
+def recorder_of(format: str) -> type[Recorder]:
+    """The class that writes a format. ValueError for an unknown one."""
+    if format == "troubleshooter":
+        return Recorder
+    if format != "msprobe":
+        raise ValueError(f"format must be 'troubleshooter' or 'msprobe', got {format!r}")
+    from mindtorch.tools.dump.msprobe import MsprobeRecorder
+
+    return MsprobeRecorder
 
 
 def _detach() -> None:
