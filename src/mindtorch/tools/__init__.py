@@ -12,6 +12,7 @@ _FROM = {
     "as_troubleshooter": "troubleshooter",
     "convert_to_ms_tensor": "convert_tensor",
     "convert_to_torch_tensor": "convert_tensor",
+    "custom_op": "custom_op",
     "debug_layer_info": "layers",
     "pth2ckpt": "pth2ckpt",
     "step_timer": "timing.step_timer",

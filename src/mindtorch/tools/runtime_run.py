@@ -48,9 +48,9 @@ class Marks:
             self.phases.append(files.Phase("forward", self._forward, time_ns()))
 
 
-def inside(script: str, args: Sequence[str], marks_file: str) -> None:
+def inside(run: Callable[[], None], marks_file: str) -> None:
     """What the started process does."""
-    from mindtorch.cli import run, switch
+    from mindtorch.cli import switch
     from mindtorch.engine.mindspore import runtime_profiler
 
     switch.install()
@@ -66,7 +66,7 @@ def inside(script: str, args: Sequence[str], marks_file: str) -> None:
     module.register_module_forward_hook(lambda m, a, o: marks.module_leave(), always_call=True)
     runtime_profiler.start()
     try:
-        run.script(script, list(args))
+        run()
     finally:
         runtime_profiler.stop()
         observe.RANGES.remove(marks)
@@ -82,7 +82,8 @@ def profile(script: str, args: Sequence[str], folder: str) -> tuple[files.Summar
     home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     path = os.pathsep.join(p for p in (home, os.environ.get("PYTHONPATH")) if p)
     env = {**os.environ, "PYTHONPATH": path, "MS_ENABLE_RUNTIME_PROFILER": "1", "MS_DEV_SAVE_GRAPHS_PATH": os.path.abspath(folder)}
-    program = f"from mindtorch.tools.runtime_run import inside; inside({os.path.abspath(script)!r}, {list(args)!r}, {marks!r})"
+    call = f"lambda: run.script({os.path.abspath(script)!r}, {list(args)!r})"
+    program = f"from mindtorch.cli import run; from mindtorch.tools.runtime_run import inside; inside({call}, {os.path.abspath(marks)!r})"
     done = subprocess.run([sys.executable, "-c", program], env=env, check=False)
     try:
         sets = files.find(folder)
