@@ -109,8 +109,12 @@ def test_report_reacts_in_a_browser(result, tmp_path):
         page = browser.new_page()
         page.goto((tmp_path / "report.html").as_uri())
         assert page.inner_text("#first-call") == "torch.Tensor.__mul__(0)"
+        marked = page.locator("#values tbody tr.first")
+        assert marked.count() == 1 and "differs" in marked.inner_text() and "__mul__" in marked.inner_text()
         page.click("th[data-key=max]")
+        assert page.locator("th.up").inner_text() == "max diff."
         page.click("th[data-key=max]")
+        assert page.locator("th.down").count() == 1
         tops = [float(x) for x in page.locator("#values tbody tr td:nth-child(11)").all_inner_texts()]
         assert tops == sorted(tops, reverse=True)
         page.select_option("#status", "differs")
@@ -118,7 +122,14 @@ def test_report_reacts_in_a_browser(result, tmp_path):
         page.fill("#search", "conv2d")
         assert page.locator("#values tbody tr").count() == 2
         page.click("#values tbody tr")
+        assert page.locator("#values tbody tr.chosen").count() == 1
+        assert page.inner_text("#detail .pair pre:nth-child(2)").startswith("target")
         assert "line 12" in page.inner_text("#detail") and page.locator("#detail svg rect").count() > 0
+        page.click("#reset")
+        page.click(".tree a[data-path=conv]")
+        shown = page.locator("#values tbody tr td:nth-child(3)").all_inner_texts()
+        assert shown and set(shown) == {"conv"}
+        assert page.locator(".tree a.differs .count").first.inner_text() == "4"
         browser.close()
 
 

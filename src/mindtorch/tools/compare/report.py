@@ -87,19 +87,24 @@ class _Data:
     def tree(self) -> list[dict[str, Any]]:
         """Modules in order of first use, with their depth and the worst that happened in them."""
         worst: dict[str, str] = {}
+        counts: dict[str, list[int]] = {}
         rank = {"agrees": 0, "missing": 1, "differs": 2}
         for row in self.rows:
             parts = row["module"].split(".") if row["module"] else []
             for n in range(len(parts) + 1):
                 path = ".".join(parts[:n])
+                tally = counts.setdefault(path, [0, 0])
+                tally[0] += row["status"] == "differs"
+                tally[1] += 1
                 if rank[row["status"]] >= rank.get(worst.get(path, "agrees"), 0):
                     worst[path] = row["status"]
         first = self.result.first
         at = first.module if first is not None else None
         return [
-            {"path": p, "name": p.rpartition(".")[2] or "(net)", "depth": p.count(".") + 1 if p else 0, "status": s, "first": p == at}
+            {"path": p, "name": p.rpartition(".")[2] or "(net)", "depth": p.count(".") + 1 if p else 0, "status": s,
+             "first": p == at, "bad": counts[p][0], "count": counts[p][1]}
             for p, s in sorted(worst.items(), key=lambda item: item[0].split(".") if item[0] else [])
-        ]
+        ]  # fmt: skip
 
     def losses(self) -> list[list[list[float]]]:
         """Loss curves of both sides, rank 0."""
