@@ -101,4 +101,7 @@ def env(args: list[str]) -> int:
         print(f"{name:12} {version}")
     for name in sorted(k for k in os.environ if k.startswith(("MINDTORCH_", "MSA_"))):
         print(f"{name}={os.environ[name]}")
+    from mindtorch.cli import settings
+
+    print("\n".join(settings.lines()))
     return 0
