@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from mindtorch.core import accelerate
+from mindtorch.core import accelerate, modes, overrides
 from mindtorch.core import device as device_
 from mindtorch.core import dtype as D
-from mindtorch.core import modes, overrides
 from mindtorch.core.dispatch import as_meta
 from mindtorch.core.errors import check
 from mindtorch.core.generator import default_generator, stream_for, thread_safe_generator

@@ -44,7 +44,8 @@ _FROM = {
     "set_autocast_enabled": "amp.autocast_mode", "get_autocast_cpu_dtype": "amp.autocast_mode",
     "set_autocast_dtype": "amp.autocast_mode", "sym_float": "_scalars", "sym_int": "_scalars", "sym_ite": "_scalars",
     "OutOfMemoryError": "cuda", "AcceleratorError": "accelerator", "GradScaler": "amp",
-    "is_anomaly_check_nan_enabled": "autograd.anomaly_mode", "is_anomaly_enabled": "autograd.anomaly_mode", "sym_max": "_scalars", "sym_min": "_scalars", "sym_not": "_scalars", "sym_sqrt": "_scalars", "sym_sum": "_scalars",
+    "is_anomaly_check_nan_enabled": "autograd.anomaly_mode", "is_anomaly_enabled": "autograd.anomaly_mode", "sym_max": "_scalars", "sym_min": "_scalars",
+    "sym_not": "_scalars", "sym_sqrt": "_scalars", "sym_sum": "_scalars",
 }  # fmt: skip
 
 for _name in (
