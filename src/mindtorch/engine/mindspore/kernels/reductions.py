@@ -78,22 +78,19 @@ def _truth(x: Any) -> Any:
     return x if x.dtype == ms.bool_ else mint.not_equal(x, beside(0, x))
 
 
-@kernel("all")
-def _all(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    _not_empty(x)
-    if x.dtype == ms.uint8:
-        raise Unsupported("uint8 answers uint8")
-    d = dims(x, dim)
-    return ops.ReduceAll(keepdim)(_truth(x), d) if d else _truth(x)
+def _truths(which: Any) -> Any:
+    def run(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        _not_empty(x)
+        if x.dtype == ms.uint8:
+            raise Unsupported("uint8 answers uint8")
+        d = dims(x, dim)
+        return which(keepdim)(_truth(x), d) if d else _truth(x)
+
+    return run
 
 
-@kernel("any")
-def _any(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    _not_empty(x)
-    if x.dtype == ms.uint8:
-        raise Unsupported("uint8 answers uint8")
-    d = dims(x, dim)
-    return ops.ReduceAny(keepdim)(_truth(x), d) if d else _truth(x)
+kernel("all")(_truths(ops.ReduceAll))
+kernel("any")(_truths(ops.ReduceAny))
 
 
 @kernel("count_nonzero")

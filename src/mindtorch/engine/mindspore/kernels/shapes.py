@@ -84,12 +84,6 @@ def _band(x: Any, diagonal: int, upper: bool) -> Any:
     return ops.select(mint.broadcast_to(mask, x.shape), x, zeros(x))
 
 
-def _index(i: Any, n: int) -> Any:
-    """Indices not negative, as int64."""
-    i = i.astype(ms.int64)
-    return i
-
-
 @kernel("index_select")
 def _index_select(x: Any, dim: int, index: Any) -> Any:
     from mindtorch.engine.mindspore.kernels.moves import zeros_of
@@ -99,7 +93,7 @@ def _index_select(x: Any, dim: int, index: Any) -> Any:
     n = index.shape[0] if index.ndim else 1
     if 0 in x.shape or not n:
         return zeros_of(tuple(n if i == dim % x.ndim else k for i, k in enumerate(x.shape)), x.dtype)
-    return ops.gather(x, _index(index, x.shape[dim]).reshape((-1,)), dim)
+    return ops.gather(x, index.astype(ms.int64).reshape((-1,)), dim)
 
 
 @kernel("gather")
