@@ -7,6 +7,7 @@ never has enough work to repay 1.2 s.
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import sys
 import threading
@@ -14,6 +15,8 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+
+from mindtorch import log
 
 _ISA = "ONEDNN_MAX_CPU_ISA"
 _lock = threading.RLock()
@@ -92,9 +95,13 @@ def _import() -> ModuleType:
     try:
         import mindspore
 
-        mindspore.set_device("CPU")
-        # asynchronous launch costs 10 to 80 times the kernel on few cores
-        mindspore.runtime.launch_blocking()
+        try:
+            mindspore.set_device("CPU")
+            # asynchronous launch costs 10 to 80 times the kernel on few cores
+            mindspore.runtime.launch_blocking()
+        except RuntimeError as error:
+            # The program used MindSpore before us: its runtime takes no settings any more, and results are the same.
+            log.once(logging.WARNING, f"MindSpore was in use before mindtorch could set blocking launch; its kernels start slower ({error})")
         _wake(mindspore)
     finally:
         # oneDNN has read it by now; a real PyTorch loaded later in this process must not inherit it
