@@ -29,9 +29,11 @@ def fix_random(seed: int = 16) -> None:
         real.manual_seed(seed)
         if real.cuda.is_available():
             real.cuda.manual_seed_all(seed)
-        real.backends.cudnn.deterministic = True
-        real.backends.cudnn.benchmark = False
-        real.backends.cudnn.enabled = False
+        # PyTorch's own test machinery freezes these flags; its flags() context sets them then.
+        if not getattr(real.backends, "flags_frozen", bool)():
+            real.backends.cudnn.deterministic = True
+            real.backends.cudnn.benchmark = False
+            real.backends.cudnn.enabled = False
     if "mindtorch.torch" in sys.modules:
         frameworks.load(frameworks.MINDTORCH).manual_seed(seed)
     ms = sys.modules.get("mindspore")
