@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -97,40 +96,33 @@ def test_verify_a_script(tmp_path):
     assert command(tmp_path, "verify", "nowhere.py").returncode == 2
 
 
-def test_report_reacts_in_a_browser(result, tmp_path):
+def test_report_reacts_in_a_browser(result, tmp_path, browser_page):
     """Sort, filter and click in headless Chromium."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    browser_path = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser_path is None:
-        pytest.skip("Chromium is not installed")
+    page = browser_page
     save(result, str(tmp_path / "report.html"))
-    with sync_api.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=browser_path)
-        page = browser.new_page()
-        page.goto((tmp_path / "report.html").as_uri())
-        assert page.inner_text("#first-call") == "torch.Tensor.__mul__(0)"
-        marked = page.locator("#values tbody tr.first")
-        assert marked.count() == 1 and "differs" in marked.inner_text() and "__mul__" in marked.inner_text()
-        page.click("th[data-key=max]")
-        assert page.locator("th.up").inner_text() == "max diff."
-        page.click("th[data-key=max]")
-        assert page.locator("th.down").count() == 1
-        tops = [float(x) for x in page.locator("#values tbody tr td:nth-child(11)").all_inner_texts()]
-        assert tops == sorted(tops, reverse=True)
-        page.select_option("#status", "differs")
-        assert page.locator("#values tbody tr").count() == 4
-        page.fill("#search", "conv2d")
-        assert page.locator("#values tbody tr").count() == 2
-        page.click("#values tbody tr")
-        assert page.locator("#values tbody tr.chosen").count() == 1
-        assert page.inner_text("#detail .pair pre:nth-child(2)").startswith("target")
-        assert "line 12" in page.inner_text("#detail") and page.locator("#detail svg rect").count() > 0
-        page.click("#reset")
-        page.click(".tree a[data-path=conv]")
-        shown = page.locator("#values tbody tr td:nth-child(3)").all_inner_texts()
-        assert shown and set(shown) == {"conv"}
-        assert page.locator(".tree a.differs .count").first.inner_text() == "4"
-        browser.close()
+    page.goto((tmp_path / "report.html").as_uri())
+    assert page.inner_text("#first-call") == "torch.Tensor.__mul__(0)"
+    marked = page.locator("#values tbody tr.first")
+    assert marked.count() == 1 and "differs" in marked.inner_text() and "__mul__" in marked.inner_text()
+    page.click("th[data-key=max]")
+    assert page.locator("th.up").inner_text() == "max diff."
+    page.click("th[data-key=max]")
+    assert page.locator("th.down").count() == 1
+    tops = [float(x) for x in page.locator("#values tbody tr td:nth-child(11)").all_inner_texts()]
+    assert tops == sorted(tops, reverse=True)
+    page.select_option("#status", "differs")
+    assert page.locator("#values tbody tr").count() == 4
+    page.fill("#search", "conv2d")
+    assert page.locator("#values tbody tr").count() == 2
+    page.click("#values tbody tr")
+    assert page.locator("#values tbody tr.chosen").count() == 1
+    assert page.inner_text("#detail .pair pre:nth-child(2)").startswith("target")
+    assert "line 12" in page.inner_text("#detail") and page.locator("#detail svg rect").count() > 0
+    page.click("#reset")
+    page.click(".tree a[data-path=conv]")
+    shown = page.locator("#values tbody tr td:nth-child(3)").all_inner_texts()
+    assert shown and set(shown) == {"conv"}
+    assert page.locator(".tree a.differs .count").first.inner_text() == "4"
 
 
 ODD = """
