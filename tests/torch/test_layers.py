@@ -16,9 +16,6 @@ import mindtorch.torch as mt
 import torch
 
 SAMPLES = 12
-SKIP = {
-    "nn.LinearCrossEntropyLoss": "chunked options of its samples reduce in another order",
-}
 # constructed from other modules or functions: see the tests below
 BUILT = {"nn.TransformerEncoder", "nn.TransformerEncoderLayer", "nn.TransformerDecoderLayer", "nn.TripletMarginWithDistanceLoss"}
 DRAW = {"nn.RReLU", "nn.FractionalMaxPool2d", "nn.FractionalMaxPool3d", "nn.Dropout", "nn.AlphaDropout"}
@@ -120,8 +117,6 @@ def check(info, sample, training):
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 @pytest.mark.parametrize("info", [i for i in module_db if i.module_cls.__module__.startswith("torch.nn.modules")], ids=lambda i: i.name)
 def test_module_db(info, training):
-    if info.name in SKIP:
-        pytest.skip(SKIP[info.name])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.manual_seed(0)
@@ -133,8 +128,7 @@ def test_module_db(info, training):
                 done += 1
             except pytest.skip.Exception:
                 continue
-        if not done and info.name not in BUILT:
-            pytest.skip("no sample can be built here")
+        assert done or info.name in BUILT
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
