@@ -40,9 +40,14 @@ erfc = _everywhere(
 )
 erfinv = _everywhere("erfinv", K.erfinv, input=lambda g, input: g * (0.5 * math.sqrt(math.pi) * _exp_square(erfinv(input), 1.0)))
 erfcx = _row("erfcx", K.scipy_ufunc("erfcx"), input=lambda g, input, out: g * (2 * input * out - _TWO_OVER_SQRT_PI))
-ndtr = _row(
-    "ndtr", K.scipy_ufunc("ndtr"), input=lambda g, input: g * (_exp_square(input, -0.5) / math.sqrt(2 * math.pi))
-)
+
+
+@composite("ndtr(T input)", ns="special", out=True)
+def ndtr(input: Tensor) -> Tensor:
+    """The normal distribution function by erf, as PyTorch's: it keeps no input, and is 0 below about -5.6 in float32."""
+    return (erf(input * math.sqrt(0.5)) + 1) * 0.5
+
+
 ndtri = _row("ndtri", K.scipy_ufunc("ndtri"), input=lambda g, out: g * (math.sqrt(2 * math.pi) * _exp_square(out, 0.5)))
 log_ndtr = _row(
     "log_ndtr",

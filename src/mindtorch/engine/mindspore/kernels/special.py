@@ -61,11 +61,6 @@ def _spherical_j0(x: Any) -> Any:
 _TAIL = math.sqrt(0.5)
 
 
-@kernel("ndtr")
-def _ndtr(x: Any) -> Any:
-    return mint.mul(mint.erfc(mint.mul(x, number(-_TAIL, x))), number(0.5, x))
-
-
 @kernel("erfinv")
 def _erfinv(x: Any) -> Any:
     """MindSpore's (good to 1e-4), made exact by three steps of Newton's method on the smaller of erf and erfc."""
