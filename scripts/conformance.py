@@ -188,13 +188,11 @@ def main() -> None:
         for n, r in results.items():
             print(n, r["status"], r.get("why", ""), r.get("rows", ""))
         return
-    if args.engine:
-        import conformance_engines
-
-        print(conformance_engines.write(ROOT, args.engine, results))
-        return
     import conformance_page
 
+    if args.engine:
+        print(conformance_page.write_engine(ROOT, args.engine, results))
+        return
     beside = json.loads(Path(args.beside).read_text(encoding="utf-8")) if args.beside else None
     print(conformance_page.write(ROOT, results, beside, differences(results, beside) if beside else None))
 

@@ -1,4 +1,4 @@
-"""op_db on MindSpore's kernels: ``scripts/conformance.py --engine npu-sim`` (or ``mindspore``), one json per engine.
+"""op_db on MindSpore's kernels: ``scripts/conformance.py --engine npu-sim`` (or ``mindspore``), a column of the page each.
 
 ``npu-sim``: every input is on the simulated accelerator. ``mindspore``: CPU tensors with ``MINDTORCH_KERNELS=mindspore``.
 An entry is *right* (MindSpore's kernels alone), *accepted* (MindSpore takes the call and has no kernel for its CPU
@@ -7,8 +7,8 @@ target, so the host computed it), *fallback* (the host computed a part), or *wro
 
 from __future__ import annotations
 
-import json
 import os
+import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ ENGINES = {"npu-sim": ("MINDTORCH_NPU_SIM", "1"), "mindspore": ("MINDTORCH_KERNE
 SCALE = 25.0
 """MindSpore's own kernels round differently (exp: 4e-6): 5e-5 relative, 5e-4 absolute."""
 LIMIT = 16
-WORDS = ("right", "accepted", "fallback", "wrong")
+WORDS = ("right", "accepted", "fallback", "wrong", "absent")
 
 
 def environment(engine: str) -> None:
@@ -54,6 +54,9 @@ def prepare(replay: Any, engine: str) -> None:
         plain = replay.to_numpy
         replay.mt.set_default_device("npu")  # what a sample's steps create without naming a device
         replay.mt = _OnDevice(replay.mt)
+        convert = replay._Replay.convert
+        # Samples that name their device, as a string or an object, mean the device under test.
+        replay._Replay.convert = lambda self, v: convert(self, "npu" if isinstance(v, str) and v == "cpu" else v)
         replay.to_numpy = lambda t: plain(t.detach().cpu() if getattr(t.device, "type", "") == "npu" else t)
 
 
@@ -77,49 +80,80 @@ def seen() -> dict[str, list[str]]:
 
 def word(result: dict[str, Any]) -> str:
     """The engine's word for an entry, "" when it was not measured."""
-    if result["status"] in ("skipped", "absent"):
-        return ""
-    if result["status"] != "pass":
+    status = result["status"]
+    if status in ("skipped", "absent"):
+        return "absent" if status == "absent" else ""
+    if status != "pass":
         return "wrong"
     ran = result.get("rows", {})
     return "fallback" if ran.get("fallback") else "accepted" if ran.get("accepted") else "right"
 
 
-def write(root: Path, engine: str, results: dict[str, Any]) -> str:
-    """docs/conformance-<engine>.json; returns the line of totals."""
+def commit(root: Path) -> str:
+    """The commit that is measured, "unknown" outside a repository."""
+    r = subprocess.run(["git", "-C", str(root), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return r.stdout.strip() or "unknown"
+
+
+def _why(result: dict[str, Any], word: str) -> str:
+    """What stands beside the word: the rows that the host computed with their reasons, or what is wrong."""
+    from mindtorch.engine.mindspore import kernels
+
+    if word == "fallback":
+        return "; ".join(f"{row}: {kernels.reason(row)}" for row in result["rows"]["fallback"])
+    if word == "accepted":
+        return ", ".join(result["rows"]["accepted"])
+    return result.get("why", "") if word in ("wrong", "absent") else ""
+
+
+def column(root: Path, results: dict[str, Any]) -> dict[str, Any]:
+    """An engine's column for docs/conformance.json: totals, and for each entry its word and the reason."""
     words = {n: word(r) for n, r in results.items()}
     count = Counter(w for w in words.values() if w)
-    measured = sum(count.values())
-    rows = sorted({row for r in results.values() for row in r.get("rows", {}).get("fallback", [])})
-    wrong = {n: results[n].get("why", "") for n, w in words.items() if w == "wrong"}
-    totals = {w: count[w] for w in WORDS}
-    data = {"measured": measured, "totals": totals, "wrong": wrong, "fallback rows": rows, "entries": words}
-    path = root / "docs" / f"conformance-{engine}.json"
-    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    return f"{engine}: " + ", ".join(f"{k} {v}" for k, v in totals.items()) + f" of {measured}"
+    entries = {n: {"word": w, "why": _why(results[n], w)} for n, w in words.items() if w}
+    return {"commit": commit(root), "totals": {w: count[w] for w in WORDS}, "measured": sum(count.values()), "entries": entries}
 
 
-def section(root: Path) -> list[str]:
-    """The page's part about the engines, from the json files there are."""
-    found = {e: json.loads(p.read_text(encoding="utf-8"))
-             for e in ENGINES if (p := root / "docs" / f"conformance-{e}.json").exists()}  # fmt: skip
-    if not found:
-        return []
-    lines = [
-        "", "## On MindSpore's kernels", "",
-        "`make conformance ENGINE=npu-sim` puts every input on the simulated accelerator; `ENGINE=mindspore` computes CPU tensors",
-        f"with `MINDTORCH_KERNELS=mindspore`. Up to {LIMIT} samples of an entry; {SCALE:g} times the tolerance above. *right*: MindSpore's",
-        "kernels alone; *accepted*: MindSpore takes the call and has no kernel for its CPU target; *fallback*: the host computed a",
-        "part; random numbers drawn on the host by design do not count as a fallback.", "",
-        "| | " + " | ".join(found) + " |", "|---|" + "---|" * len(found),
+def line(engine: str, column: dict[str, Any]) -> str:
+    """One line of totals."""
+    t = column["totals"]
+    share = 100 * (t["right"] + t["accepted"]) / max(column["measured"] - t["absent"], 1)
+    return f"{engine}: " + ", ".join(f"{k} {v}" for k, v in t.items()) + f" of {column['measured']}; {share:.1f} % right or accepted"
+
+
+def host_column(results: dict[str, Any]) -> dict[str, Any]:
+    """The host kernels' results in the form of an engine's column."""
+    words = {n: {"pass": "right", "skipped": "", "absent": "absent"}.get(r["status"], "wrong") for n, r in results.items()}
+    count = Counter(w for w in words.values() if w)
+    return {
+        "totals": {w: count[w] for w in WORDS}, "measured": sum(count.values()),
+        "entries": {n: {"word": w, "why": results[n].get("why", "")} for n, w in words.items() if w},
+    }  # fmt: skip
+
+
+def head(columns: dict[str, dict[str, Any]]) -> list[str]:
+    """The page's table of totals; ``columns`` begins with the host's."""
+    if len(columns) == 1:
+        return ["", "MindSpore's kernels were not measured yet: `make conformance ENGINE=npu-sim`, `make conformance ENGINE=mindspore`."]
+    lines = ["", "| | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
+    lines += [f"| {w} | " + " | ".join(str(c["totals"][w]) for c in columns.values()) + " |" for w in WORDS]
+    lines.append("| measured | " + " | ".join(str(c["measured"]) for c in columns.values()) + " |")
+    at = ", ".join(f"{e} at commit {c['commit']}" for e, c in columns.items() if "commit" in c)
+    return [
+        *lines, "",
+        "*CPU*: what runs by default. *npu-sim* (`make conformance ENGINE=npu-sim`): every tensor is on the simulated accelerator.",
+        "*mindspore* (`ENGINE=mindspore`): CPU tensors with `MINDTORCH_KERNELS=mindspore`. *right*: MindSpore's kernels alone, numbers",
+        "drawn on the host by design included; *accepted*: MindSpore takes types and shapes and has no kernel for its CPU target, so the",
+        f"host computed it; *fallback*: the host computed a part. The last two columns run up to {LIMIT} samples of an entry, at {SCALE:g} times",
+        f"the tolerance below: MindSpore's own kernels round differently. Measured: {at}. Nothing here ran on Ascend.",
     ]  # fmt: skip
-    for w in WORDS:
-        lines.append(f"| {w} | " + " | ".join(str(d["totals"][w]) for d in found.values()) + " |")
-    lines.append("| measured | " + " | ".join(str(d["measured"]) for d in found.values()) + " |")
-    for e, d in found.items():
-        lines += ["", f"{e}: rows the host computed for some arguments: " + ", ".join(f"`{r}`" for r in d["fallback rows"]) + "."]
-        lines += [f"- wrong: `{n}`: {why[:160].replace('|', '/')}" for n, why in d["wrong"].items()]
-    differ = [n for n in next(iter(found.values()))["entries"] if any(d["entries"].get(n) not in ("", "right") for d in found.values())]
-    lines += ["", "Entries that are not right on every engine:", "", "| entry | " + " | ".join(found) + " |", "|---|" + "---|" * len(found)]
-    lines += [f"| {n} | " + " | ".join(d["entries"].get(n, "") for d in found.values()) + " |" for n in differ]
+
+
+def entry_by_entry(columns: dict[str, dict[str, Any]]) -> list[str]:
+    """The page's last part: one line for each entry."""
+    lines = ["", "## Entry by entry", "", "| entry | " + " | ".join(columns) + " | reason |", "|---|" + "---|" * len(columns) + "---|"]
+    for n in next(iter(columns.values()))["entries"]:
+        got = [c["entries"].get(n, {"word": "", "why": ""}) for c in columns.values()]
+        why = "; ".join(dict.fromkeys(g["why"] for g in got if g["why"])).replace("|", "/")[:300]
+        lines.append(f"| {n} | " + " | ".join(g["word"] for g in got) + f" | {why} |")
     return lines

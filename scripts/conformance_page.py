@@ -19,7 +19,7 @@ def totals(results: dict[str, Any]) -> dict[str, int]:
     return {"entries": len(results), "measured": measured, "passed": count["pass"], "samples": samples}
 
 
-def _head(t: dict[str, int]) -> list[str]:
+def _head(t: dict[str, int], columns: dict[str, dict[str, Any]]) -> list[str]:
     share = 100 * t["passed"] / max(t["measured"], 1)
     return [
         "# Conformance",
@@ -29,6 +29,7 @@ def _head(t: dict[str, int]) -> list[str]:
         f"**{t['passed']} of {t['measured']} measured entries of PyTorch's `op_db` pass ({share:.1f} %)**: value, dtype, shape and",
         f"gradient of {t['samples']} samples. An entry counts with its variant; up to 48 of its samples, spread evenly, are run and all must pass.",
         f"{t['entries'] - t['measured']} more entries are not measured, for the reasons below.",
+        *conformance_engines.head(columns),
         "",
         "float32 results may differ by 2e-6 relative plus 2e-5 absolute (gradients: four times that), wider only where `op_db`",
         "itself asks for it. Random ops are compared value by value with the same seed. Uninitialised memory is compared by shape",
@@ -37,17 +38,16 @@ def _head(t: dict[str, int]) -> list[str]:
     ]
 
 
-def _second(beside: Any, differ: list[str] | None) -> list[str]:
-    if beside is None:
+def _second(second: Any) -> list[str]:
+    if second is None:
         return ["", "No second instrument was given to this run (`--beside`)."]
-    t = beside["totals"]
-    lines = [
+    t = second["totals"]
+    return [
         "",
         "A second instrument replays expectations recorded as NumPy arrays in a process without PyTorch (1e-3 relative, 1e-4",
         f"absolute): **{t['fwd_dtype_grad_pass']} of {t['op_entries']} entries** pass value, dtype and gradient.",
-        "Entries on which the two disagree: " + ("; ".join(differ) if differ else "none") + ".",
+        "Entries on which the two disagree: " + ("; ".join(second["differences"]) or "none") + ".",
     ]
-    return lines
 
 
 def _entries(results: dict[str, Any]) -> list[str]:
@@ -105,15 +105,41 @@ def _known(root: Path) -> list[str]:
     return lines
 
 
+def _kept(docs: Path) -> dict[str, Any]:
+    """What the last runs left in docs/conformance.json."""
+    path = docs / "conformance.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
 def write(root: Path, results: dict[str, Any], beside: Any, differ: list[str] | None) -> str:
-    """Both files; returns the line of totals."""
+    """Both files from a run on the CPU; returns the line of totals. The engines' columns and a second instrument's totals stay."""
+    kept = _kept(root / "docs")
     t = totals(results)
     failing = {r.get("op", n): f"{n}: {r['why']}" for n, r in results.items() if r["status"] not in ("pass", "skipped")}
-    spaces = conformance_names.table(failing)
-    second = None if beside is None else {"totals": beside["totals"], "differences": differ}
-    data = {"totals": t, "second": second, "ops": results, "names": spaces}
+    second = kept.get("second") if beside is None else {"totals": beside["totals"], "differences": differ}
+    names = conformance_names.table(failing)
+    _page(root, {"totals": t, "second": second, "engines": kept.get("engines", {}), "ops": results, "names": names})
+    return f"{t['passed']} of {t['measured']} measured entries pass ({t['entries']} in op_db)"
+
+
+def write_engine(root: Path, engine: str, results: dict[str, Any]) -> str:
+    """Both files from a run on MindSpore's kernels: its column changes, the rest stays. Returns the line of totals."""
+    kept = _kept(root / "docs")
+    if "ops" not in kept:
+        raise SystemExit("docs/conformance.json is not there: run `make conformance` first")
+    column = conformance_engines.column(root, results)
+    kept["engines"] = {**kept.get("engines", {}), engine: column}
+    _page(root, kept)
+    return conformance_engines.line(engine, column)
+
+
+def _page(root: Path, data: dict[str, Any]) -> None:
+    found = data["engines"]
+    columns = {"CPU": conformance_engines.host_column(data["ops"]), **{e: found[e] for e in conformance_engines.ENGINES if e in found}}
+    lines = [
+        *_head(data["totals"], columns), *_second(data["second"]), *_entries(data["ops"]), *_names(data["names"]), *_known(root),
+        *conformance_engines.entry_by_entry(columns),
+    ]  # fmt: skip
     docs = root / "docs"
     docs.joinpath("conformance.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    lines = _head(t) + _second(beside, differ) + _entries(results) + conformance_engines.section(root) + _names(spaces) + _known(root)
     docs.joinpath("conformance.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return f"{t['passed']} of {t['measured']} measured entries pass ({t['entries']} in op_db)"
