@@ -6,7 +6,7 @@ from typing import Any
 
 import mindtorch.torch as torch
 
-from .optimizer import PerParameter, advance, ascent, item, not_negative
+from ._per_parameter import PerParameter, advance, ascent, item, not_negative, options
 
 __all__ = ["Adafactor"]
 
@@ -45,10 +45,7 @@ class Adafactor(PerParameter):
         if not 1.0 <= d:
             raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
         not_negative(**{"weight_decay value": weight_decay})
-        defaults = dict(
-            lr=lr, beta2_decay=beta2_decay, eps=eps, d=d, weight_decay=weight_decay, foreach=foreach, maximize=maximize
-        )
-        super().__init__(params, defaults)
+        super().__init__(params, options(locals(), "lr beta2_decay eps d weight_decay foreach maximize"))
 
     def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         if torch.is_complex(p):

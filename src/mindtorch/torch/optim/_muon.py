@@ -7,7 +7,7 @@ from typing import Any
 
 import mindtorch.torch as torch
 
-from .optimizer import PerParameter
+from ._per_parameter import PerParameter, options
 
 __all__ = ["Muon"]
 
@@ -62,17 +62,8 @@ class Muon(PerParameter):
                 raise ValueError(f"{name} should be >= 0 but is: {value}")
         if adjust_lr_fn is not None and adjust_lr_fn not in _ADJUST:
             raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported")
-        defaults = dict(
-            lr=lr,
-            weight_decay=weight_decay,
-            momentum=momentum,
-            nesterov=nesterov,
-            ns_coefficients=ns_coefficients,
-            eps=eps,
-            ns_steps=ns_steps,
-            adjust_lr_fn=adjust_lr_fn,
-        )
-        super().__init__(params, defaults)
+        order = "lr weight_decay momentum nesterov ns_coefficients eps ns_steps adjust_lr_fn"
+        super().__init__(params, options(locals(), order))
         for group in self.param_groups:
             for p in group["params"]:
                 if p.dim() != 2:

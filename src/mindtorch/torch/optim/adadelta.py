@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .optimizer import (
-    PerParameter,
-    advance,
-    ascent,
-    check_lr,
-    decay,
-    item,
-    new_step,
-    not_negative,
-    real_views,
-    zeros_for,
-)
+from ._per_parameter import PerParameter, advance, check_lr, item, not_negative, options
 
 __all__ = ["Adadelta"]
 
@@ -24,6 +13,7 @@ class Adadelta(PerParameter):
     """``v = rho v + (1 - rho) g^2; d = sqrt(u + eps) / sqrt(v + eps) g; u = rho u + (1 - rho) d^2; p -= lr d``."""
 
     _later = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
+    _moments = ("square_avg", "acc_delta")
 
     def __init__(
         self,
@@ -42,26 +32,13 @@ class Adadelta(PerParameter):
         if not 0.0 <= rho <= 1.0:
             raise ValueError(f"Invalid rho value: {rho}")
         not_negative(**{"epsilon value": eps, "weight_decay value": weight_decay})
-        defaults = dict(
-            lr=lr,
-            rho=rho,
-            eps=eps,
-            weight_decay=weight_decay,
-            maximize=maximize,
-            capturable=capturable,
-            foreach=foreach,
-            differentiable=differentiable,
-        )
-        super().__init__(params, defaults)
+        order = "lr rho eps weight_decay maximize capturable foreach differentiable"
+        super().__init__(params, options(locals(), order))
 
-    def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
-        return {"step": new_step(group, p), "square_avg": zeros_for(p), "acc_delta": zeros_for(p)}
-
-    def _update(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def _descend(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any], moments: tuple) -> None:
+        v, u = moments
         advance(state, True)
         rho, eps = group["rho"], group["eps"]
-        grad = decay(p, ascent(grad, group), group)
-        p, grad, v, u = real_views(p, grad, state["square_avg"], state["acc_delta"])
         v.mul_(rho).addcmul_(grad, grad, value=1 - rho)
         if group["differentiable"]:
             delta = u.add(eps).sqrt() / v.add(eps).sqrt() * grad

@@ -8,16 +8,16 @@ import mindtorch.torch as torch
 from mindtorch.engine.host import updates
 
 from ._memory import arrays, written
-from .optimizer import (
+from ._per_parameter import (
     PerParameter,
     advance,
     ascent,
-    check_fused,
     check_lr,
     decay,
     item,
     new_step,
     not_negative,
+    options,
     real_views,
 )
 
@@ -48,19 +48,8 @@ class Adagrad(PerParameter):
         check_lr(lr)
         not_negative(**{"lr_decay value": lr_decay, "weight_decay value": weight_decay})
         not_negative(**{"initial_accumulator_value value": initial_accumulator_value, "epsilon value": eps})
-        defaults = dict(
-            lr=lr,
-            lr_decay=lr_decay,
-            eps=eps,
-            weight_decay=weight_decay,
-            initial_accumulator_value=initial_accumulator_value,
-            foreach=foreach,
-            maximize=maximize,
-            differentiable=differentiable,
-            fused=fused,
-        )
-        super().__init__(params, defaults)
-        check_fused(fused, foreach, differentiable)
+        order = "lr lr_decay eps weight_decay initial_accumulator_value foreach maximize differentiable fused"
+        super().__init__(params, options(locals(), order))
         for group in self.param_groups:
             for p in group["params"]:
                 self._state_of(p, group)

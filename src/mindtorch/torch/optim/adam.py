@@ -8,17 +8,15 @@ import mindtorch.torch as torch
 from mindtorch.engine.host import updates
 
 from ._memory import arrays, written
-from .optimizer import (
+from ._per_parameter import (
     PerParameter,
     advance,
     ascent,
-    check_betas,
-    check_fused,
     check_lr,
-    decay,
+    check_moments,
+    decayed,
     item,
-    new_step,
-    not_negative,
+    options,
     real_views,
     zeros_for,
 )
@@ -42,6 +40,7 @@ class Adam(PerParameter):
         "decoupled_weight_decay": False,
         "fused": None,
     }
+    _moments = ("exp_avg", "exp_avg_sq")
 
     def __init__(
         self,
@@ -60,26 +59,13 @@ class Adam(PerParameter):
         decoupled_weight_decay: bool = False,
     ) -> None:
         check_lr(lr, foreach, capturable)
-        not_negative(**{"epsilon value": eps})
-        check_betas(betas)
-        not_negative(**{"weight_decay value": weight_decay})
+        check_moments(betas, eps, weight_decay)
         if isinstance(betas[0], torch.Tensor) != isinstance(betas[1], torch.Tensor):
             raise ValueError("betas must be either both floats or both Tensors")
-        defaults = dict(
-            lr=lr,
-            betas=betas,
-            eps=eps,
-            weight_decay=weight_decay,
-            amsgrad=amsgrad,
-            maximize=maximize,
-            foreach=foreach,
-            capturable=capturable,
-            differentiable=differentiable,
-            fused=fused,
-            decoupled_weight_decay=decoupled_weight_decay,
+        order = (
+            "lr betas eps weight_decay amsgrad maximize foreach capturable differentiable fused decoupled_weight_decay"
         )
-        super().__init__(params, defaults)
-        check_fused(fused, foreach, differentiable)
+        super().__init__(params, options(locals(), order))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -89,7 +75,7 @@ class Adam(PerParameter):
         return "Adam does not support sparse gradients, please consider SparseAdam instead"
 
     def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
-        state = {"step": new_step(group, p), "exp_avg": zeros_for(p), "exp_avg_sq": zeros_for(p)}
+        state = super()._new_state(p, group)
         if group["amsgrad"]:
             state["max_exp_avg_sq"] = zeros_for(p)
         return state
@@ -138,12 +124,7 @@ class Adam(PerParameter):
         differentiable = group["differentiable"]
         beta1, beta2 = group["betas"] if differentiable else map(item, group["betas"])
         lr, step = group["lr"], advance(state, differentiable)
-        grad = ascent(grad, group)
-        if group["decoupled_weight_decay"]:
-            if group["weight_decay"] != 0:
-                p.mul_(1 - lr * group["weight_decay"])
-        else:
-            grad = decay(p, grad, group)
+        grad = decayed(p, ascent(grad, group), group, lr)
         p, grad, m, v, v_max = real_views(p, grad, state["exp_avg"], state["exp_avg_sq"], state.get("max_exp_avg_sq"))
         m.lerp_(grad, 1 - beta1)
         if differentiable:

@@ -6,19 +6,7 @@ from typing import Any
 
 import mindtorch.torch as torch
 
-from .optimizer import (
-    PerParameter,
-    advance,
-    ascent,
-    check_betas,
-    check_lr,
-    decay,
-    item,
-    new_step,
-    not_negative,
-    real_views,
-    zeros_for,
-)
+from ._per_parameter import PerParameter, advance, check_lr, check_moments, item, options
 
 __all__ = ["Adamax"]
 
@@ -27,6 +15,7 @@ class Adamax(PerParameter):
     """``m = b1 m + (1 - b1) g; u = max(b2 u, |g| + eps); p -= lr / (1 - b1^t) m / u``."""
 
     _later = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
+    _moments = ("exp_avg", "exp_inf")
 
     def __init__(
         self,
@@ -42,29 +31,14 @@ class Adamax(PerParameter):
         capturable: bool = False,
     ) -> None:
         check_lr(lr)
-        not_negative(**{"epsilon value": eps})
-        check_betas(betas)
-        not_negative(**{"weight_decay value": weight_decay})
-        defaults = dict(
-            lr=lr,
-            betas=betas,
-            eps=eps,
-            weight_decay=weight_decay,
-            foreach=foreach,
-            maximize=maximize,
-            differentiable=differentiable,
-            capturable=capturable,
-        )
-        super().__init__(params, defaults)
+        check_moments(betas, eps, weight_decay)
+        order = "lr betas eps weight_decay foreach maximize differentiable capturable"
+        super().__init__(params, options(locals(), order))
 
-    def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
-        return {"step": new_step(group, p), "exp_avg": zeros_for(p), "exp_inf": zeros_for(p)}
-
-    def _update(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def _descend(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any], moments: tuple) -> None:
+        m, u = moments
         step = advance(state)
         beta1, beta2 = group["betas"]
-        grad = decay(p, ascent(grad, group), group)
-        p, grad, m, u = real_views(p, grad, state["exp_avg"], state["exp_inf"])
         m.lerp_(grad, 1 - beta1)
         if group["differentiable"]:
             u.copy_(torch.maximum(u * beta2, grad.abs() + group["eps"]))

@@ -6,18 +6,7 @@ from typing import Any
 
 import mindtorch.torch as torch
 
-from .optimizer import (
-    PerParameter,
-    advance,
-    ascent,
-    check_lr,
-    decay,
-    item,
-    new_step,
-    not_negative,
-    real_views,
-    zeros_for,
-)
+from ._per_parameter import PerParameter, advance, check_lr, item, new_step, not_negative, options, zeros_for
 
 __all__ = ["ASGD"]
 
@@ -27,6 +16,7 @@ class ASGD(PerParameter):
     ``state["ax"]``."""
 
     _later = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
+    _moments = ("ax",)
 
     def __init__(
         self,
@@ -43,30 +33,19 @@ class ASGD(PerParameter):
     ) -> None:
         check_lr(lr)
         not_negative(**{"weight_decay value": weight_decay})
-        defaults = dict(
-            lr=lr,
-            lambd=lambd,
-            alpha=alpha,
-            t0=t0,
-            weight_decay=weight_decay,
-            foreach=foreach,
-            maximize=maximize,
-            differentiable=differentiable,
-            capturable=capturable,
-        )
-        super().__init__(params, defaults)
+        order = "lr lambd alpha t0 weight_decay foreach maximize differentiable capturable"
+        super().__init__(params, options(locals(), order))
 
     def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         step = new_step(group, p)
         eta = torch.as_tensor(item(group["lr"]), dtype=step.dtype, device=p.device).clone().detach()
         return {"step": step, "eta": eta, "mu": torch.ones_like(step), "ax": zeros_for(p)}
 
-    def _update(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def _descend(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any], moments: tuple) -> None:
+        (ax,) = moments
         step = advance(state)
         lambd, lr = group["lambd"], item(group["lr"])
         eta, mu = state["eta"].item(), state["mu"].item()
-        p, grad, ax = real_views(p, ascent(grad, group), state["ax"])
-        grad = decay(p, grad, group)
         p.mul_(1 - lambd * eta)
         p.add_(grad, alpha=-eta)
         if mu != 1:

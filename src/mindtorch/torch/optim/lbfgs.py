@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import mindtorch.torch as torch
 
-from .optimizer import Optimizer, check_lr, item
+from ._per_parameter import check_lr, item
+from .optimizer import Optimizer
 
 __all__ = ["LBFGS"]
 

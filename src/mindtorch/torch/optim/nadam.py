@@ -6,17 +6,15 @@ from typing import Any
 
 import mindtorch.torch as torch
 
-from .optimizer import (
+from ._per_parameter import (
     PerParameter,
     advance,
-    ascent,
-    check_betas,
     check_lr,
-    decay,
+    check_moments,
     item,
     new_step,
     not_negative,
-    real_views,
+    options,
     zeros_for,
 )
 
@@ -34,6 +32,7 @@ class NAdam(PerParameter):
         "differentiable": False,
         "decoupled_weight_decay": False,
     }
+    _moments = ("exp_avg", "exp_avg_sq")
 
     def __init__(
         self,
@@ -51,41 +50,26 @@ class NAdam(PerParameter):
         differentiable: bool = False,
     ) -> None:
         check_lr(lr)
-        not_negative(**{"epsilon value": eps})
-        check_betas(betas)
-        not_negative(**{"weight_decay value": weight_decay, "momentum_decay value": momentum_decay})
-        defaults = dict(
-            lr=lr,
-            betas=betas,
-            eps=eps,
-            weight_decay=weight_decay,
-            momentum_decay=momentum_decay,
-            decoupled_weight_decay=decoupled_weight_decay,
-            maximize=maximize,
-            foreach=foreach,
-            capturable=capturable,
-            differentiable=differentiable,
+        check_moments(betas, eps, weight_decay)
+        not_negative(**{"momentum_decay value": momentum_decay})
+        order = (
+            "lr betas eps weight_decay momentum_decay decoupled_weight_decay maximize foreach capturable differentiable"
         )
-        super().__init__(params, defaults)
+        super().__init__(params, options(locals(), order))
 
     def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
-        product = torch.ones_like(new_step(group, p))
-        return {"step": new_step(group, p), "mu_product": product, "exp_avg": zeros_for(p), "exp_avg_sq": zeros_for(p)}
+        step = new_step(group, p)
+        moments = {name: zeros_for(p) for name in self._moments}
+        return {"step": step, "mu_product": torch.ones_like(step), **moments}
 
-    def _update(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def _descend(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any], moments: tuple) -> None:
+        m, v = moments
         step = advance(state)
         (beta1, beta2), lr, slowness = group["betas"], item(group["lr"]), group["momentum_decay"]
-        grad = ascent(grad, group)
-        if group["decoupled_weight_decay"]:
-            if group["weight_decay"] != 0:
-                p.mul_(1 - lr * group["weight_decay"])
-        else:
-            grad = decay(p, grad, group)
         mu = beta1 * (1.0 - 0.5 * (0.96 ** (step * slowness)))
         mu_next = beta1 * (1.0 - 0.5 * (0.96 ** ((step + 1) * slowness)))
         state["mu_product"] *= mu
         product = state["mu_product"].item()
-        p, grad, m, v = real_views(p, grad, state["exp_avg"], state["exp_avg_sq"])
         m.lerp_(grad, 1 - beta1)
         v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         denom = v.div(1 - beta2**step).sqrt()

@@ -1,5 +1,5 @@
-"""`Optimizer`, the base class of all optimisers, and `PerParameter`, the base of those that update one tensor at a
-time.
+"""`Optimizer`, the base class of all optimisers. `PerParameter`, the base of those that update one tensor at a time,
+is in ``_per_parameter``.
 
 State lives in ``optimizer.state[parameter]`` (a dict) and options in ``optimizer.param_groups`` (a list of dicts), so
 that ``state_dict()`` has the layout PyTorch writes and reads: ``{"state": {index: {...}}, "param_groups": [{...,
@@ -13,12 +13,11 @@ import itertools
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
-from typing import Any, ClassVar
+from typing import Any
 
 import mindtorch.torch as torch
 from mindtorch import log
 from mindtorch.core import observe
-from mindtorch.engine.host.quiet import quiet
 
 from ._hooks import Handle
 
@@ -100,45 +99,6 @@ def no_grad_step(step: Callable) -> Callable:
 # Names under which optimisers outside of this package import the two.
 _use_grad_for_differentiable = no_grad_step
 params_t = ParamsT
-
-
-def item(value: Any) -> Any:
-    """A Python number for a number or a one-element tensor (``lr`` and ``weight_decay`` may be tensors)."""
-    return value.item() if isinstance(value, torch.Tensor) else value
-
-
-def not_negative(**options: Any) -> None:
-    """ValueError when an option (name with spaces written as underscores) is below zero or nan."""
-    for name, value in options.items():
-        if not 0.0 <= value:
-            raise ValueError(f"Invalid {name}: {value}")
-
-
-def check_lr(lr: Any, foreach: bool | None = None, capturable: bool = False) -> None:
-    """ValueError unless ``lr`` is a number >= 0, or a tensor with one element (not with foreach)."""
-    if isinstance(lr, torch.Tensor):
-        if foreach and not capturable:
-            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
-        if lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
-    if not 0.0 <= lr:
-        raise ValueError(f"Invalid learning rate: {lr}")
-
-
-def check_betas(betas: Any) -> None:
-    """ValueError unless both coefficients lie in [0, 1)."""
-    for i, beta in enumerate(betas):
-        if not 0.0 <= beta < 1.0:
-            raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
-
-
-def check_fused(fused: bool | None, foreach: bool | None, differentiable: bool) -> None:
-    """RuntimeError for combinations of implementation flags that exclude one another."""
-    if fused:
-        if differentiable:
-            raise RuntimeError("`fused` does not support `differentiable`")
-        if foreach:
-            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
 
 
 class Optimizer:
@@ -440,105 +400,3 @@ class Optimizer:
             )
         if any(id(p) in ids for group in self.param_groups for p in group["params"]):
             raise ValueError("some parameters appear in more than one parameter group")
-
-
-class PerParameter(Optimizer):
-    """An optimiser whose update of a parameter depends on that parameter's gradient and state alone.
-
-    Subclasses write ``_new_state(p, group)`` (the first state of ``p``) and ``_update(p, grad, state, group)``, both
-    with public tensor ops; ``_update_all`` may be overridden to treat many parameters at once. ``_later`` holds the
-    options that PyTorch added to the optimiser since its first version, with the values that older files meant.
-    """
-
-    _later: ClassVar[dict[str, Any]] = {}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            for name, value in self._later.items():
-                group.setdefault(name, value)
-
-    def _make_steps_tensors(self) -> None:
-        """Step counts, plain numbers in older files, as tensors."""
-        for group in self.param_groups:
-            for p in group["params"]:
-                entry = self.state.get(p)
-                if entry and not torch.is_tensor(entry["step"]):
-                    entry["step"] = new_step({"fused": group["fused"]}, p) + float(entry["step"])
-
-    def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
-        return {}
-
-    def _update(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
-        raise NotImplementedError(f"{type(self).__name__} must define _update")
-
-    def _update_all(self, params: list, grads: list, group: dict[str, Any]) -> None:
-        for p, grad in zip(params, grads):
-            self._update(p, grad, self._state_of(p, group), group)
-
-    def _state_of(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
-        state = self.state[p]
-        if not state:
-            state.update(self._new_state(p, group))
-        return state
-
-    @no_grad_step
-    def step(self, closure: Callable | None = None) -> Any:
-        """One update. ``closure`` (optional) recomputes the loss, which is returned."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            params, grads = [], []
-            for p in group["params"]:
-                grad = p.grad
-                if grad is not None:
-                    if grad.is_sparse and not self._takes_sparse:
-                        raise RuntimeError(self._sparse_message())
-                    params.append(p)
-                    grads.append(grad)
-            if params:
-                with quiet():
-                    self._update_all(params, grads, group)
-        return loss
-
-    _takes_sparse = False
-
-    def _sparse_message(self) -> str:
-        return f"{type(self).__name__} does not support sparse gradients"
-
-
-def ascent(grad: Any, group: dict[str, Any]) -> Any:
-    """The gradient to descend along: negated when the group maximises."""
-    return -grad if group["maximize"] else grad
-
-
-def real_views(*tensors: Any) -> tuple:
-    """Views of complex tensors as real ones with a last dimension of 2; other values unchanged."""
-    return tuple(torch.view_as_real(t) if isinstance(t, torch.Tensor) and torch.is_complex(t) else t for t in tensors)
-
-
-def decay(p: Any, grad: Any, group: dict[str, Any]) -> Any:
-    """``grad`` plus the L2 term, when the group has a weight decay."""
-    weight_decay = item(group["weight_decay"])
-    return grad.add(p, alpha=weight_decay) if weight_decay != 0 else grad
-
-
-def zeros_for(p: Any) -> Any:
-    return torch.zeros_like(p, memory_format=torch.preserve_format)
-
-
-def new_step(group: dict[str, Any], p: Any) -> Any:
-    """A step counter as PyTorch keeps it: a 0-d tensor of float32 (float64 when that is the default dtype)."""
-    if group.get("capturable") or group.get("fused"):
-        return torch.zeros((), dtype=torch.float32, device=p.device)
-    dtype = torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
-    return torch.tensor(0.0, dtype=dtype)
-
-
-def advance(state: dict[str, Any], differentiable: bool = False) -> Any:
-    """Count one step; the count as a Python float, or as the tensor itself under ``differentiable``."""
-    step = state["step"]
-    step += 1
-    return step if differentiable else step.item()

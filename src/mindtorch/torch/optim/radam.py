@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .optimizer import (
-    PerParameter,
-    advance,
-    ascent,
-    check_betas,
-    check_lr,
-    decay,
-    item,
-    new_step,
-    not_negative,
-    real_views,
-    zeros_for,
-)
+from ._per_parameter import PerParameter, advance, check_lr, check_moments, item, options
 
 __all__ = ["RAdam"]
 
@@ -32,6 +20,7 @@ class RAdam(PerParameter):
         "decoupled_weight_decay": False,
         "capturable": False,
     }
+    _moments = ("exp_avg", "exp_avg_sq")
 
     def __init__(
         self,
@@ -48,35 +37,14 @@ class RAdam(PerParameter):
         differentiable: bool = False,
     ) -> None:
         check_lr(lr)
-        not_negative(**{"epsilon value": eps})
-        check_betas(betas)
-        not_negative(**{"weight_decay value": weight_decay})
-        defaults = dict(
-            lr=lr,
-            betas=betas,
-            eps=eps,
-            weight_decay=weight_decay,
-            maximize=maximize,
-            foreach=foreach,
-            capturable=capturable,
-            decoupled_weight_decay=decoupled_weight_decay,
-            differentiable=differentiable,
-        )
-        super().__init__(params, defaults)
+        check_moments(betas, eps, weight_decay)
+        order = "lr betas eps weight_decay maximize foreach capturable decoupled_weight_decay differentiable"
+        super().__init__(params, options(locals(), order))
 
-    def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
-        return {"step": new_step(group, p), "exp_avg": zeros_for(p), "exp_avg_sq": zeros_for(p)}
-
-    def _update(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def _descend(self, p: Any, grad: Any, state: dict[str, Any], group: dict[str, Any], moments: tuple) -> None:
+        m, v = moments
         step = advance(state)
         (beta1, beta2), lr = group["betas"], item(group["lr"])
-        grad = ascent(grad, group)
-        if group["decoupled_weight_decay"]:
-            if group["weight_decay"] != 0:
-                p.mul_(1 - lr * group["weight_decay"])
-        else:
-            grad = decay(p, grad, group)
-        p, grad, m, v = real_views(p, grad, state["exp_avg"], state["exp_avg_sq"])
         m.lerp_(grad, 1 - beta1)
         v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         correction2 = 1 - beta2**step

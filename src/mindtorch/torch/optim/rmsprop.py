@@ -7,7 +7,7 @@ from typing import Any
 from mindtorch.engine.host import updates
 
 from ._memory import arrays, written
-from .optimizer import (
+from ._per_parameter import (
     PerParameter,
     advance,
     ascent,
@@ -16,6 +16,7 @@ from .optimizer import (
     item,
     new_step,
     not_negative,
+    options,
     real_views,
     zeros_for,
 )
@@ -53,19 +54,8 @@ class RMSprop(PerParameter):
         check_lr(lr)
         not_negative(**{"epsilon value": eps, "momentum value": momentum})
         not_negative(**{"weight_decay value": weight_decay, "alpha value": alpha})
-        defaults = dict(
-            lr=lr,
-            momentum=momentum,
-            alpha=alpha,
-            eps=eps,
-            centered=centered,
-            weight_decay=weight_decay,
-            capturable=capturable,
-            foreach=foreach,
-            maximize=maximize,
-            differentiable=differentiable,
-        )
-        super().__init__(params, defaults)
+        order = "lr momentum alpha eps centered weight_decay capturable foreach maximize differentiable"
+        super().__init__(params, options(locals(), order))
 
     def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         state = {"step": new_step(group, p), "square_avg": zeros_for(p)}

@@ -6,7 +6,7 @@ from typing import Any
 
 import mindtorch.torch as torch
 
-from .optimizer import PerParameter, advance, ascent, check_lr, item, new_step, real_views, zeros_for
+from ._per_parameter import PerParameter, advance, ascent, check_lr, item, new_step, options, real_views, zeros_for
 
 __all__ = ["Rprop"]
 
@@ -32,16 +32,7 @@ class Rprop(PerParameter):
         check_lr(lr)
         if not 0.0 < etas[0] < 1.0 < etas[1]:
             raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
-        defaults = dict(
-            lr=lr,
-            etas=etas,
-            step_sizes=step_sizes,
-            foreach=foreach,
-            maximize=maximize,
-            differentiable=differentiable,
-            capturable=capturable,
-        )
-        super().__init__(params, defaults)
+        super().__init__(params, options(locals(), "lr etas step_sizes foreach maximize differentiable capturable"))
 
     def _new_state(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         lr = item(group["lr"])

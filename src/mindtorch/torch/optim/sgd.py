@@ -8,7 +8,7 @@ import mindtorch.torch as torch
 from mindtorch.engine.host import updates
 
 from ._memory import arrays, written
-from .optimizer import PerParameter, ascent, check_fused, check_lr, decay, item, not_negative
+from ._per_parameter import PerParameter, ascent, check_lr, decay, item, not_negative, options
 
 __all__ = ["SGD"]
 
@@ -40,19 +40,8 @@ class SGD(PerParameter):
         not_negative(**{"momentum value": momentum, "weight_decay value": weight_decay})
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
-        defaults = dict(
-            lr=lr,
-            momentum=momentum,
-            dampening=dampening,
-            weight_decay=weight_decay,
-            nesterov=nesterov,
-            maximize=maximize,
-            foreach=foreach,
-            differentiable=differentiable,
-            fused=fused,
-        )
-        super().__init__(params, defaults)
-        check_fused(fused, foreach, differentiable)
+        order = "lr momentum dampening weight_decay nesterov maximize foreach differentiable fused"
+        super().__init__(params, options(locals(), order))
 
     def _state_of(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         # Without momentum nothing is remembered, and an entry in `state` would show in state_dict().

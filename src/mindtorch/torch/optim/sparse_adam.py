@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .optimizer import PerParameter, ascent, check_betas, check_lr, item, zeros_for
+from ._per_parameter import PerParameter, ascent, check_betas, check_lr, item, zeros_for
 
 __all__ = ["SparseAdam"]
 
