@@ -41,6 +41,8 @@ class Listener(Protocol):
 class _State(threading.local):
     walks = 0
     """Backward passes the calling thread is in: ops seen then belong to derivatives, not to the program."""
+    after: list[Callable[[], Any]] | None = None
+    """What to call when the outermost of them is over."""
 
 
 state = _State()
@@ -124,6 +126,13 @@ def shadowed(shadow: Any, x: Any) -> None:
     for o in OBSERVERS:
         if hasattr(o, "shadowed"):
             o.shadowed(shadow, x)
+
+
+def stored(leaf: Any, g: Any) -> None:
+    """Tell observers that a backward pass added ``g`` to the gradient of a leaf (its node is given)."""
+    for o in OBSERVERS:
+        if hasattr(o, "stored"):
+            o.stored(leaf, g)
 
 
 class Whole:

@@ -199,6 +199,8 @@ def _store(leaf: Leaf, g: Tensor, create: bool) -> None:
         np.add(old.a, g.a, old.a, casting="unsafe")
         if old.v is not None:
             old.v.bump()
+    if observe.OBSERVERS:
+        observe.stored(leaf, g)
     post = leaf.__dict__.get("post")
     if post:
         for hook in list(post.values()):
@@ -346,13 +348,14 @@ class _Walk:
         leaves = self.leaves
         while leaves:
             leaf, g = leaves.popitem()
+            if self.capture is not None and (leaf, 0) not in self.capture:
+                continue
             if leaf.__dict__:
                 g = self._leaf_hooks(leaf, g)
             if self.capture is not None:
-                if (leaf, 0) in self.capture:
-                    self.got[leaf, 0] = g
-                    if self.store:
-                        _store(leaf, g, self.create)
+                self.got[leaf, 0] = g
+                if self.store:
+                    _store(leaf, g, self.create)
             else:
                 after = leaf.__dict__.get("post_node")
                 if self.watch:
@@ -444,7 +447,12 @@ def run_backward(
         targets = {e.node if e.__class__ is Out else e for e in edges}
         roots = [t.n.node if t.n.__class__ is Out else t.n for t in tensors]
         needed = _needed(roots, targets)
-    walk = _Walk(keep, create, capture, needed, accumulate)
+    if _hooks.watching:
+        from mindtorch.core.arrival import Watched
+
+        walk: _Walk = Watched(keep, create, capture, needed, accumulate)
+    else:
+        walk = _Walk(keep, create, capture, needed, accumulate)
     old = modes.set_grad(create)
     observe.state.walks += 1
     tokens = observe.enter("backward", "backward", tensors) if observe.RANGES else []
@@ -453,10 +461,15 @@ def run_backward(
         for t, g in zip(tensors, grads):
             walk.give(t.n, g)
         walk.run()
+    except BaseException:
+        observe.state.after = None
+        raise
     finally:
         observe.leave(tokens)
         observe.state.walks -= 1
         modes.set_grad(old)
+    if observe.state.after and not observe.state.walks:
+        _afterwards()
     if inputs is None:
         return []
     out: list[Tensor | None] = []
@@ -467,6 +480,25 @@ def run_backward(
             t.__dict__["_grad"] = got if t.grad is None else t.grad + got
         out.append(got)
     return out
+
+
+def after_backward(fn: Any) -> None:
+    """Call ``fn()`` when the outermost backward pass of this thread is over. RuntimeError outside of one."""
+    state = observe.state
+    if not state.walks:
+        raise RuntimeError("Final callbacks can only be installed during backward pass.")
+    if state.after is None:
+        state.after = []
+    state.after.append(fn)
+
+
+def _afterwards() -> None:
+    """What was asked for by :func:`after_backward`, including by the functions themselves."""
+    state = observe.state
+    while state.after:
+        waiting, state.after = state.after, None
+        for fn in waiting:
+            fn()
 
 
 def ones_for(t: Tensor) -> Tensor:

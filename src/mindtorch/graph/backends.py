@@ -10,6 +10,7 @@ import numpy as np
 from mindtorch.core import dispatch
 from mindtorch.core.tensor import cell_of, new, wrap
 from mindtorch.engine.host.quiet import EXTOBJ
+from mindtorch.graph import effects
 from mindtorch.graph.program import Program, Ref, Step
 
 
@@ -79,12 +80,25 @@ class _Source:
                 parts.append(r)
         return f"{self.name(row.kernel)}({', '.join([*parts, *kws])})"
 
+    def special(self, s: Step) -> str:
+        """Text of a step that is no row: an effect, which receives Tensors first, a write, a copy of what will be written."""
+        if s.row.kind == "copy":
+            return f"v{s.outs[0]} = v{s.args[0].slot}.copy()"
+        values = [f"v{a.slot}" if isinstance(a, Ref) else repr(a) for a in s.args]
+        if s.row.kind == "effect":
+            given = [f"T[{self.program.given.index(a.slot)}]" for a in s.args[: s.row.tensors]]
+            values = given + (values[s.row.tensors :] if s.row.tensors else [])
+        outs = "".join(f"v{o} = " for o in s.outs)
+        return f"{outs}{self.name(s.row.run)}({', '.join(values)})"
+
     def step(self, s: Step, dead: list[int]) -> None:
         """Lines of one step; values in ``dead`` are not read again."""
-        if s.row.name == "_write":
+        if s.row is effects.WRITE:
             self.add(f"CAST(v{s.args[0].slot}, v{s.args[1].slot})", s)
-        elif s.row.name == "_update_now":
+        elif s.row is effects.UPDATE:
             self.add(f"UPDATE(v{s.args[0].slot}, v{s.args[1].slot}, {self.name(s.args[2])})", s)
+        elif s.row.kind in ("effect", "write", "copy"):
+            self.add(self.special(s), s)
         elif s.seq is None:
             o = s.outs[0]
             call = self.call(s)
@@ -142,7 +156,7 @@ def host(program: Program, keep: bool) -> Callable[..., Any]:
         src.steps.insert(0, None)
         for n in consts:
             src.scope[f"{n}_"] = src.scope.pop(n)
-    return _compiled(src, "given")
+    return _compiled(src, "given, T" if program.effects else "given")
 
 
 def _compiled(src: _Source, params: str) -> Callable[..., Any]:
@@ -163,13 +177,23 @@ def _compiled(src: _Source, params: str) -> Callable[..., Any]:
                     line = tb.tb_lineno
                 tb = tb.tb_next
             step = steps[line - 1] if line is not None else None
-            if step is None or isinstance(e, (RuntimeError, TypeError, NotImplementedError, MemoryError)):
+            if step is None:
                 raise
+            if isinstance(e, (RuntimeError, TypeError, NotImplementedError, MemoryError)):
+                raise _located(e, step)
             values = [_stand_in(src.program, a) for a in step.args]
-            raise dispatch.translate(step.row, values, e) from None
+            raise _located(dispatch.translate(step.row, values, e), step) from None
 
     guarded.source = text  # type: ignore[attr-defined]
     return guarded
+
+
+def _located(e: BaseException, step: Step) -> BaseException:
+    """``e`` with the user's line that the step was captured from, for who words the message."""
+    site = getattr(step, "site", None)
+    if site is not None and getattr(e, "graph_site", None) is None:
+        e.graph_site = site  # type: ignore[attr-defined]
+    return e
 
 
 def _runner(program: Program, forward: Program) -> Callable[..., Any]:

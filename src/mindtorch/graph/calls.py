@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from mindtorch.core import autocast, modes
 from mindtorch.core import dtype as D
-from mindtorch.core import modes
 from mindtorch.core.tensor import Tensor, cell_of, new
-from mindtorch.graph import backends
+from mindtorch.graph import backends, derivative, effects
 from mindtorch.graph.capture import Recorder, plain
-from mindtorch.graph.guards import Guards, Unwatched
-from mindtorch.graph.program import Program, Slot, attach
+from mindtorch.graph.guards import Guards, Unwatched, alike
+from mindtorch.graph.program import Program, Ref, Slot, Step, attach
 from mindtorch.graph.watch import Watch
 
 
@@ -54,7 +54,8 @@ def sign(args: tuple[Any, ...], kwargs: dict[str, Any], objects: list[Any]) -> t
     key = [part(v) for v in args]
     if kwargs:
         key.append(("kwargs", *[(k, part(v)) for k, v in kwargs.items()]))
-    return (modes.state.grad, D.get_default_dtype(), *key), tensors
+    cast = (autocast.state.dtype, autocast.state.cache) if autocast.state.enabled else None
+    return (modes.state.grad, D.get_default_dtype(), cast, *key), tensors
 
 
 # ------------------------------------------------------------------------------------------ results
@@ -124,9 +125,9 @@ class Entry:
     def __init__(self, program: Program, guard: Callable[[], Any], recipe: Any, written: list[int], ninputs: list[int]) -> None:
         self.program, self.guard, self.recipe = program, guard, recipe
         self.written, self.inputs = written, ninputs
-        self.run = backends.host(program, any(program.trained))
-        self.keys = [program.slots[i].k for i in program.results]
         self.trained = any(program.trained)
+        self.run = backends.host(program, self.trained)
+        self.keys = [program.slots[i].k for i in program.results]
         self.single = recipe == ("slot", 0)
         self.backend = "host"
         self.times: dict[str, list[float]] = {"eager": [], "host": []}
@@ -157,7 +158,8 @@ class Entry:
         self.program.plans.clear()
 
     def __call__(self, given: list[Tensor]) -> Any:
-        arrays, kept = self.run([t.a for t in given])
+        raw = [t.a for t in given]
+        arrays, kept = self.run(raw, given) if self.program.effects else self.run(raw)
         outs = []
         for a, k in zip(arrays, self.keys):
             t = new()
@@ -166,7 +168,7 @@ class Entry:
         if self.written:
             for j in self.written:
                 cell_of(given[j]).bump()
-        if self.trained:
+        if self.trained or self.program.dead:
             attach(self.program, outs, kept, given)
         return outs[0] if self.single else build(self.recipe, outs, given)
 
@@ -181,10 +183,13 @@ def containers(v: Any, found: set[int]) -> set[int]:
 
 
 def entry_from(
-    rec: Recorder, watch: Watch, tensors: list[Tensor], roots: list[Any], result: Any, args: tuple[Any, Any]
-) -> Entry:
-    """A specialisation from what was recorded. NotCaptured when it would not be sound."""
-    rec.close()
+    rec: Recorder, watch: Watch, tensors: list[Tensor], roots: list[Any], result: Any, args: tuple[Any, Any],
+    history: tuple[Any, dict[int, str], list[Tensor]] | None,
+) -> Entry:  # fmt: skip
+    """A specialisation from what was recorded; ``history`` is the derivative that :func:`own_history` recorded.
+
+    NotCaptured when it would not be sound.
+    """
     if watch.reasons:
         raise NotCaptured("")
     guards = _guards(watch, roots)
@@ -200,36 +205,107 @@ def entry_from(
             raise NotCaptured("a tensor is used that comes from neither the arguments nor known state")
     states = [places[id(rec.arrays[i])] for i in free]
     given = [tensors[n] for n in inputs] + [t for t, _ in states]
-    slots = [
-        Slot(a, None if t is None else t.k, "state" if k == "free" else k, r)
-        for a, t, k, r in zip(rec.arrays, rec.tensors, rec.kinds, rec.roots)
-    ]
+    for n, i in enumerate([rec.index[id(t.a)] for t in given]):
+        if rec.tensors[i] is not given[n] and any(r.slot == i for s in rec.steps if s.row.kind == "effect" for r in s.args[:1]):
+            raise NotCaptured("a tensor with a gradient shares its memory object with another")
+    _grad_guards(guards, rec, {id(t): name for t, name in states})
     results = Results(rec, given)
     recipe = results.take(result)
     if watch.reasons:
         raise NotCaptured("")
-    numbers = [rec.index[id(t.a)] for t in given]
-    program = Program(rec.steps, slots, numbers, results.slots)
-    _check_writes(program, rec.written)
-    program.train([rec.edges[i] is not None for i in results.slots], [t.n is not None for t in given])
-    return Entry(program, guards.compile([n for _, n in states]), recipe,
-                 [j for j, i in enumerate(numbers) if i in rec.written for _ in range(_writes(program, i))], inputs)  # fmt: skip
+    program = _program(rec, results, given, history)
+    used = [n for _, n in states]
+    numbers = program.given
+    return Entry(program, guards.compile(used), recipe, [numbers.index(i) for i in rec.written], inputs)
 
 
-def _writes(program: Program, slot: int) -> int:
-    return sum(1 for s in program.steps if not s.outs and s.args[0].slot == slot)
+def _program(rec: Recorder, results: Results, given: list[Tensor], history: Any) -> Program:
+    steps = rec.steps
+    kinds = list(rec.kinds)
+    slots = []
+    for i, (a, t, r) in enumerate(zip(rec.arrays, rec.tensors, rec.roots)):
+        kind = "state" if kinds[i] == "free" else kinds[i]
+        slots.append(Slot(rec.initial.get(i, a), None if t is None else t.k, kind, r))
+    for i in sorted(rec.touched):
+        if kinds[i] == "const":  # written to in each run: each begins with a copy
+            slots.append(Slot(rec.initial[i], slots[i].k, "const", len(slots)))
+            steps.insert(0, Step(effects.COPY, (Ref(len(slots) - 1),), (i,), (False,), None))
+            slots[i].kind, slots[i].a = "value", None
+    if history is not None:
+        for s in steps:
+            s.rec = (False,) * len(s.rec)
+    _own_gradients(steps, slots, set(results.slots))
+    program = Program(steps, slots, [rec.index[id(t.a)] for t in given], results.slots)
+    live = [results.whole[i].n is not None for i in results.slots]
+    if history is None:
+        program.train(live, [t.n is not None for t in given])
+        return program
+    own, dead, tensors = history
+    lost = {id(tensors[at]): text for at, text in dead.items()}
+    whole = [results.whole[i] for i in results.slots]
+    program.dead = {n: lost[id(t)] for n, t in enumerate(whole) if id(t) in lost}
+    if own is not None:
+        _trained(program, own, [id(t) for at, t in enumerate(tensors) if at not in dead], whole)
+    return program
 
 
-def _check_writes(program: Program, written: set[int]) -> None:
-    """What is written to must not be read by anything the tape keeps, nor given out."""
-    for s in program.steps:
-        if any(s.rec) and written & set(s.reads()):
-            raise NotCaptured("a tensor is written to that gradients are computed from")
-        for i in s.reads():
-            if program.slots[i].root in written and program.slots[i].root != i:
-                raise NotCaptured("a tensor is written to of which views are used")
-    if written & {program.slots[i].root for i in program.results}:
-        raise NotCaptured("a tensor is written to and returned")
+def _trained(program: Program, own: Any, alive: list[int], whole: list[Tensor]) -> None:
+    """Let the results that gradients flow to receive them in the order in which the derivative takes them."""
+    order = [next((n for n, t in enumerate(whole) if id(t) == i), None) for i in alive]
+    if None in order or order != sorted(order):
+        raise NotCaptured("a result with a history of its own is given back in a way that is not known")
+    program.trained = [n in order for n in range(len(whole))]
+    program.wanted = [j for j, i in enumerate(program.given) if i in own.grads]
+    program.own = derivative.plan(program, own, program.slots)
+
+
+def own_history(rec: Recorder, watch: Watch, out: Any) -> tuple[Any, dict[int, str], list[Tensor]] | None:
+    """The derivative recorded from the tape, where the rows' nodes could not be made again later; None where they can."""
+    watch.paused = True
+    rec.close()
+    if watch.reasons:
+        return None
+    live = derivative.results_of(out, [])
+    if rec.own is None and not (live and _writes_matter(rec)):
+        return None
+    if not live:
+        return None, {}, []
+    watch.paused = False
+    return (*derivative.record(rec, watch, live), live)
+
+
+def _writes_matter(rec: Recorder) -> bool:
+    """Whether memory from outside is written to that gradients are computed from."""
+    written = set(rec.written)
+    return any(written & {rec.roots[i] for i in s.reads()} for s in rec.steps if any(s.rec))
+
+
+def _own_gradients(steps: list[Step], slots: list[Slot], results: set[int]) -> None:
+    """Mark which gradients a leaf may take over as they are: memory that nothing else of the program sees."""
+    shared: dict[int, int] = {}
+    for s in slots:
+        shared[s.root] = shared.get(s.root, 0) + 1
+    last = {i: n for n, s in enumerate(steps) for i in s.reads()}
+    for n, s in enumerate(steps):
+        if s.row is effects.STORE:
+            i = s.args[1].slot
+            owned = slots[i].kind == "value" and slots[i].root == i and shared[i] == 1 and last[i] == n and i not in results
+            s.args = (*s.args[:2], owned)
+
+
+def _grad_guards(guards: Guards, rec: Recorder, names: dict[int, str]) -> None:
+    """What the function found in ``grad`` before it changed it there."""
+    for t, first in rec.grads.values():
+        if first is None:
+            continue
+        if id(t) not in names:
+            raise NotCaptured("grad of an argument is read")
+        g, name = first[0], names[id(t)]
+        if g is None:
+            guards.test(f"{name}.n.grad is not None")
+        else:
+            guards.lines.append(f"g_{name} = {name}.n.grad")
+            guards.test(f"g_{name} is None or {alike(f'g_{name}', g, guards.const)}")
 
 
 def _guards(watch: Watch, roots: list[Any]) -> Guards:

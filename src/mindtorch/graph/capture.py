@@ -11,9 +11,10 @@ import numpy as np
 from mindtorch.core import codegen, dispatch, modes, observe
 from mindtorch.core import dtype as D
 from mindtorch.core.generator import default_generator
-from mindtorch.core.tensor import Parameter, Tensor, base_of
+from mindtorch.core.tensor import Parameter, Tensor, wrap
 from mindtorch.graph.program import Ref, Step
-from mindtorch.graph.watch import Watch
+from mindtorch.graph.watch import Watch, place
+from mindtorch.graph.writes import RAW, Writes
 
 _VARYING = frozenset(
     "nonzero masked_select unique unique_consecutive bincount repeat_interleave argwhere _unique histc combinations".split()
@@ -40,7 +41,7 @@ def plain(v: Any) -> bool:
     return isinstance(v, _PLAIN) and not isinstance(v, np.generic) or type(v).__module__ == "mindtorch.core.device"
 
 
-class Recorder:
+class Recorder(Writes):
     """Observer that writes down rows. ``inputs`` are the tensors the program is given; others must be found later."""
 
     def __init__(self, watch: Watch, inputs: list[Tensor]) -> None:
@@ -54,7 +55,13 @@ class Recorder:
         self.versions: list[int] = []
         self.roots: list[int] = []
         self.steps: list[Step] = []
-        self.written: set[int] = set()
+        self.initial: dict[int, np.ndarray] = {}
+        self.written: list[int] = []
+        self.writes = 0
+        self.own: str | None = None
+        self.suspended = 0
+        self.grads: dict[int, tuple[Tensor, Any]] = {}
+        self.touched: set[int] = set()
         self.draws = False
         self.position = self._stream()
         self.start = self.position
@@ -74,7 +81,13 @@ class Recorder:
         self.edges.append(t.n)
         self.versions.append(0 if t.v is None else t.v.ver)
         self.roots.append(slot)
+        if kind == "const":
+            self.initial[slot] = t.a.copy()
         return slot
+
+    def constant(self, a: np.ndarray) -> int:
+        """Number a constant of the program."""
+        return self.add(wrap(a), "const")
 
     def slot(self, t: Tensor) -> int:
         """Number of the value ``t`` holds; tensors never seen are free: a constant or something that lives outside."""
@@ -82,23 +95,16 @@ class Recorder:
             self.refuse(f"{type(t).__name__} is a subclass of Tensor")
         if t.k.device.type != "cpu" or t.a.__class__ is not np.ndarray:
             self.refuse(f"a tensor on {t.k.device} is not for the graph")
-        elif t.k.half or not t.k.plain and not t.k.loose:
-            self.refuse(f"a tensor of dtype {t.k.dtype} (conj, neg or half) is not for the graph")
+        elif not t.k.plain and not t.k.loose:
+            self.refuse(f"a tensor of dtype {t.k.dtype} (conj or neg) is not for the graph")
         i = self.index.get(id(t.a))
         if i is None:
             return self.add(t, "const" if id(t.a) in self.watch.created else "free")
         if t.n is not self.edges[i] and not self.watch.trusted:
-            if t.n is not None:
-                self.refuse("a tensor's history was changed outside of operations")
-            elif self.edges[i] is not None:
-                return self.detached(t, i)
-        if (0 if t.v is None else t.v.ver) != self.versions[i] and self.kinds[i] != "shadow":
+            self.own = "memory is used with another history than it was made with"
+        known = self.tensors[i]
+        if known is not None and (known is t or known.v is t.v) and (0 if t.v is None else t.v.ver) != self.versions[i]:
             self.refuse("a tensor was written to outside of known operations")
-        return i
-
-    def detached(self, t: Tensor, i: int) -> int:
-        """The same memory without history: a value of its own that shares it."""
-        self.refuse("memory with history is used without it")
         return i
 
     def spec(self, v: Any) -> Any:
@@ -122,14 +128,17 @@ class Recorder:
     # ------------------------------------------------------------------------------------------ observer
     def before(self, row: Any, args: Any) -> Any:
         """Where the row begins: rows inside it come first."""
-        if threading.get_ident() != self.thread:
+        if self.suspended or threading.get_ident() != self.thread:
             return None
-        if getattr(row, "kind", "whole") in ("op", "view"):
+        kind = getattr(row, "kind", "whole")
+        if kind in ("op", "view"):
             now = self._stream()
             if now != self.position:
                 self.refuse("random numbers are drawn outside of known operations")
             self.position = now
-        return len(self.steps)
+        elif kind == "whole" and row.name in RAW:
+            self.slot(args[0])  # as it is before it is written to
+        return len(self.steps), self.writes
 
     def after(self, row: Any, args: Any, out: Any, token: Any) -> None:
         """Write the row down."""
@@ -139,14 +148,15 @@ class Recorder:
         if kind == "composite":
             return
         if kind == "whole":
-            self._whole(row, args)
+            if self.writes == token[1]:  # else the rows inside did it
+                self.raw_write(row, args)
             return
         if row.name in _VARYING:
             self.refuse(f"{row.name} has a result whose shape depends on values")
         now = self._stream()
         self.draws = self.draws or now != self.position
         self.position = now
-        values = self._promoted(row, list(args), token)
+        values = self._promoted(row, list(args), token[0])
         specs = tuple(self.spec(v) for v in values)
         seq = isinstance(out, (tuple, list))
         outs = list(out) if seq else [out]
@@ -166,7 +176,12 @@ class Recorder:
                 self._shared(t, i, specs)
             slots.append(i)
         rec = tuple(t is not None and t.n is not None for t in outs)
-        self.steps.append(Step(row, specs, tuple(slots), rec, type(out) if seq else None, _direct(row, values)))
+        self.step(Step(row, specs, tuple(slots), rec, type(out) if seq else None, _direct(row, values)))
+
+    def step(self, step: Step) -> None:
+        """Append a step, with the user's line it stands for."""
+        step.site = place(sys._getframe(1))
+        self.steps.append(step)
 
     def _shared(self, t: Tensor, i: int, specs: tuple[Any, ...]) -> None:
         """A kernel may return its input's memory (contiguous of what is contiguous): one root then."""
@@ -197,99 +212,20 @@ class Recorder:
                 values[j] = [cast(t) for t in v] if isinstance(v, list) else cast(v)
         return values
 
-    def _whole(self, row: Any, args: Any) -> None:
-        if row.name == "_update_now":
-            running, value, momentum = args[:3]
-            i, j = self._state(running, 1), self.slot(value)
-            if running.k is not value.k or not running.k.ff:
-                self.refuse("running statistics of another dtype")
-            self.steps.append(Step(row, (Ref(i), Ref(j), float(momentum)), (), (), None))
-        elif row.name in ("copy_", "fill_", "zero_", "setitem"):
-            self.refuse(f"{row.name} writes in place")
-
-    def _state(self, x: Tensor, bumps: int) -> int:
-        """Slot of a tensor that lives outside and has just been written to."""
-        i = self.index.get(id(x.a))
-        if i is None:
-            i = self.add(x, "free")
-        else:
-            self.versions[i] += bumps
-        if self.kinds[i] != "free" or x.n is not None or id(base_of(x)) != id(x) or x.a.base is not None and x.v is None:
-            self.refuse("an in-place write to something other than a buffer")
-        self.written.add(i)
-        return i
-
-    # ------------------------------------------------------------------------------------------ writes
-    def shadowed(self, shadow: Tensor, x: Tensor) -> None:
-        """``shadow`` stands for ``x`` in the operation whose result is about to be written over ``x``."""
-        if threading.get_ident() != self.thread:
-            return
-        i = self.slot(x)
-        if shadow.a is not x.a:
-            self.index[id(shadow.a)] = i
-            self.arrays.append(shadow.a)  # kept alive: its identity is in the index
-            self.tensors.append(None)
-            self.kinds.append("shadow")
-            self.edges.append(None)
-            self.versions.append(0)
-            self.roots.append(i)
-        self.versions[i] = 0 if shadow.v is None else shadow.v.ver
-
-    def wrote(self, x: Tensor, r: Tensor) -> None:
-        """The value of ``r`` now is that of ``x``."""
-        if threading.get_ident() != self.thread:
-            return
-        i, j = self.index.get(id(x.a)), self.index.get(id(r.a))
-        if i is None or j is None:
-            self.refuse("an in-place write of something unknown")
-            return
-        ver = 0 if x.v is None else x.v.ver
-        if self.kinds[i] == "value" and self.roots[i] == i and self.roots.count(i) == 1 + self._shadows(i):
-            # Nothing else sees this memory: from here on the name stands for the new value.
-            self.index[id(x.a)] = j
-            self.edges[j], self.versions[j], self.tensors[j] = x.n, ver, x
-            self.renamed(i, j, x, r)
-            return
-        if self.kinds[i] != "free" or x.n is not None or x.a.base is not None:
-            self.refuse("an in-place write to an argument, a view or a parameter")
-        self.versions[i] = ver
-        self.written.add(i)
-        self.steps.append(Step(WRITE, (Ref(i), Ref(j)), (), (), None))
-
-    def _shadows(self, i: int) -> int:
-        return sum(1 for k, r in zip(self.kinds, self.roots) if k == "shadow" and r == i)
-
-    def renamed(self, i: int, j: int, x: Tensor, r: Tensor) -> None:
-        """History of the overwritten tensor has to be that of the new value."""
-        if x.n is not r.n:
-            self.refuse("an in-place operation changed what requires a gradient")
-
-    def backward(self, roots: Any) -> None:
-        """A backward pass inside the function."""
-        if threading.get_ident() == self.thread and not self.watch.trusted:
-            self.refuse("a backward pass runs inside the function")
-
     # ------------------------------------------------------------------------------------------ the end
     def close(self) -> None:
         """Check that nothing happened behind the rows."""
         if self._stream() != self.position:
             self.refuse("random numbers are drawn outside of known operations")
         for i, (t, kind) in enumerate(zip(self.tensors, self.kinds)):
-            if t is None or kind == "shadow" or self.index.get(id(t.a)) != i:
+            if t is None or self.index.get(id(t.a)) != i:
                 continue
             if (0 if t.v is None else t.v.ver) != self.versions[i]:
                 self.refuse("a tensor was written to outside of known operations")
             if t.n is not self.edges[i] and not self.watch.trusted:
-                self.refuse("a tensor's history was changed outside of operations")
-
-
-class _Write:
-    """The row of a plain write: the second value is copied over the first."""
-
-    name, kind = "_write", "write"
-
-
-WRITE = _Write()
+                if kind in ("input", "free"):
+                    self.refuse("the history of a tensor from outside was changed")
+                self.own = "a tensor's history was changed after it was made"
 
 
 class recording:  # noqa: N801 - a context
@@ -300,6 +236,7 @@ class recording:  # noqa: N801 - a context
 
     def __enter__(self) -> Recorder:
         observe.attach(self.recorder)
+        self.watch.recorder = self.recorder
         self.watch.__enter__()
         return self.recorder
 
@@ -310,10 +247,6 @@ class recording:  # noqa: N801 - a context
 
 def allowed_now() -> str | None:
     """Why nothing can be captured or run as a graph at this moment; None when it can."""
-    from mindtorch.core import autocast
-
-    if autocast.state.enabled:
-        return "autocast is on"
     if observe.OBSERVERS:
         return "a tool observes operations"
     if modes.state.inference:

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from mindtorch import log
+from mindtorch.core import observe
 from mindtorch.graph import calls
-from mindtorch.graph.calls import Entry, NotCaptured, entry_from, sign
+from mindtorch.graph.calls import Entry, NotCaptured, entry_from, own_history, sign
 from mindtorch.graph.capture import Recorder, allowed_now, recording
-from mindtorch.graph.watch import Watch
+from mindtorch.graph.watch import Stopped, Watch
 
 LIMIT = 32
 """Specialisations of one function; past that it runs eagerly, as it would recompile for ever."""
@@ -51,6 +52,8 @@ class Compiled:
         for entry in entries or ():
             state = entry.guard()
             if state is not None:
+                if entry.program.effects and observe.RANGES:  # a tool wants to see the phases of the step
+                    return self.fn(*args, **kwargs)
                 given = [tensors[n] for n in entry.inputs] + state
                 if entry.written and _overlap(entry, given):
                     return self.fn(*args, **kwargs)
@@ -109,35 +112,40 @@ class Compiled:
             self.stop([(f"more than {LIMIT} specialisations", "the call")])
             return self.fn(*args, **kwargs)
         self.count += 1
-        watch = Watch()
+        watch = Watch(strict=self.fullgraph)
         rec = Recorder(watch, tensors)
         calls.state.capturing = True
         try:
             with recording(watch, rec):
                 out = self.fn(*args, **kwargs)
+                history = own_history(rec, watch, out)
+        except Stopped as e:
+            self.stop(list(watch.reasons), watch, e)
         finally:
             calls.state.capturing = False
         try:
             roots = [*objects, *([self.owner] if self.owner is not None else []), self.fn]
-            entry = entry_from(rec, watch, tensors, [_plain_function(r) for r in roots], out, (args, kwargs))
+            roots = [_plain_function(r) for r in roots]
+            entry = entry_from(rec, watch, tensors, roots, out, (args, kwargs), history)
             entry.held = objects  # type: ignore[attr-defined]
             self.entries.setdefault(key, []).append(entry)
-        except NotCaptured as e:
+        except (NotCaptured, Stopped) as e:
             reasons = list(watch.reasons)
             if str(e):
                 reasons.append((str(e), _place(self.fn)))
             self.stop(reasons, watch)
         return out
 
-    def stop(self, reasons: list[tuple[str, str]], watch: Watch | None = None) -> None:
+    def stop(self, reasons: list[tuple[str, str]], watch: Watch | None = None, at: BaseException | None = None) -> None:
         """The function runs eagerly from now on, the modules it calls as graphs of their own. RuntimeError: ``fullgraph``."""
         self.breaks += [r for r in reasons if r not in self.breaks]
         text = "; ".join(f"{where}: {why}" for why, where in reasons[:3])
         if self.fullgraph:
-            raise RuntimeError(
+            error = RuntimeError(
                 f"graph of {_name(self.fn)}: cannot be captured whole (fullgraph=True): {text}. Run it eagerly (PyNative) "
                 "first to see that it works, then move this line out of the function, or leave fullgraph out"
             )
+            raise error.with_traceback(None if at is None else at.__traceback__) from None
         if any(why == "another profiler is running" for why, _ in reasons):
             self.count -= 1
             return
@@ -168,7 +176,7 @@ def _overlap(entry: Entry, given: list[Any]) -> bool:
     import numpy as np
 
     n = len(entry.inputs)
-    return any(np.may_share_memory(given[j].a, t.a) for j in set(entry.written) for t in given[:n])
+    return any(given[j] is not t and np.may_share_memory(given[j].a, t.a) for j in set(entry.written) for t in given[:n])
 
 
 def split(compiled: Compiled, watch: Watch | None) -> int:

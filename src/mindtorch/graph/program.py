@@ -14,6 +14,7 @@ import numpy as np
 
 from mindtorch.core import dispatch, modes, tape, views
 from mindtorch.core.tensor import Cell, Leaf, Lost, Out, Tensor, new, wrap
+from mindtorch.graph.derivative import Dead
 
 
 class Ref:
@@ -31,15 +32,17 @@ class Ref:
 class Step:
     """One row: its arguments (``Ref`` for values), its outputs' numbers, and which of them were recorded on the tape.
 
-    ``direct`` is the ufunc that the row's fast path would call for these arguments, None for the kernel.
+    ``direct`` is the ufunc that the row's fast path would call for these arguments, None for the kernel. ``site`` is where
+    the user's code calls the row: (file, line, function).
     """
 
-    __slots__ = ("args", "direct", "outs", "rec", "row", "seq")
+    __slots__ = ("args", "direct", "outs", "rec", "row", "seq", "site")
 
     def __init__(
         self, row: Any, args: tuple[Any, ...], outs: tuple[Any, ...], rec: tuple[bool, ...], seq: Any, direct: Any = None
     ) -> None:
         self.row, self.args, self.outs, self.rec, self.seq, self.direct = row, args, outs, rec, seq, direct
+        self.site: tuple[str, int, str] | None = None
 
     def reads(self) -> list[int]:
         """Numbers of the values it reads."""
@@ -77,6 +80,9 @@ class Program:
         self.wanted: list[int] = []
         self.plans: dict[Any, Any] = {}
         self.writes = any(not s.outs for s in steps)
+        self.effects = any(s.row.kind == "effect" for s in steps)
+        self.own: Callable[..., Any] | None = None
+        self.dead: dict[int, str] = {}
         self.run: Callable[..., Any] | None = None
         self.prune()
 
@@ -110,7 +116,11 @@ class Program:
                 elif name in row.index:
                     a = s.args[row.index[name]]
                     kept.update(r.slot for r in (a if isinstance(a, list) else (a,)) if isinstance(r, Ref))
-        self.kept = sorted(i for i in kept if self.slots[i].kind != "const")
+        self.keep(sorted(i for i in kept if self.slots[i].kind != "const"))
+
+    def keep(self, kept: list[int]) -> None:
+        """Set what runs have to keep for the backward pass, and what of it the user may write to."""
+        self.kept = kept
         self.kept_given = [(j, i) for j, i in enumerate(self.given) if i in kept]
         # An output may share memory with what is kept (or be it): written to by the user, it is as stale.
         root = [s.root for s in self.slots]
@@ -172,6 +182,8 @@ class Program:
 
 def draws(row: Any) -> bool:
     """Whether a row may draw random numbers: such a step is never dropped."""
+    if row.kind not in ("op", "view"):
+        return False
     file = getattr(getattr(row.kernel, "__code__", None), "co_filename", "") if hasattr(row, "kernel") else ""
     return file.endswith(("dropout.py", "random.py", "random_sample.py", "random_fill.py")) or not file
 
@@ -196,6 +208,8 @@ class _GraphNode(tape.Node):
             tape.freed()
         program = self.s[0]
         gs = list(g) if self.nout > 1 else [g]
+        if program.own is not None:
+            return program.own(self, gs)
         if modes.state.grad:
             self.check(None)
             return program.gradients(self, gs, True)
@@ -221,7 +235,11 @@ def node_for(nout: int) -> type:
 
 def attach(program: Program, outs: Sequence[Tensor], kept: Sequence[np.ndarray], given: Sequence[Tensor]) -> None:
     """Hang the outputs that need gradients on a node whose edges are those of the given tensors."""
+    for i, text in program.dead.items():
+        outs[i].n = tape.new_node(Dead, (), (text,))
     live = [t for t, need in zip(outs, program.trained) if need]
+    if not live:
+        return
     node = object.__new__(node_for(len(live)))
     node.e = tuple([given[j].n for j in program.wanted])
     for e in node.e:

@@ -14,8 +14,12 @@ import sys
 from types import CodeType, FrameType
 from typing import Any
 
+from mindtorch.core import function as _function
+from mindtorch.core import tape as _tape
 from mindtorch.core import tensor as _tensor
+from mindtorch.core import views as _views
 from mindtorch.core.tensor import Tensor
+from mindtorch.ops import subscript as _subscript
 
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
@@ -33,15 +37,15 @@ _CORE_ENTRIES = frozenset(
     "shape dtype device ndim itemsize nbytes requires_grad grad_on __enter__ __exit__ __init__ __new__ clone set_grad _stub "
     "_inplace_stub inplace with_out with_kwargs slow is_grad_enabled numel __call__ wrapped __getattr__ __getitem__ __add__ "
     "observed __eq__ __hash__ __repr__ get_default_dtype is_floating_point is_complex wanted has_torch_function "
-    "is_inference_mode_enabled".split()
+    "is_inference_mode_enabled set_state restore save_for_backward saved_tensors mark_dirty mark_non_differentiable "
+    "set_materialize_grads _finish is_leaf grad_fn".split()
 )
 """Functions of ``core`` that the Python of a captured function may call."""
 _REFUSED = {
     "item": "reads a value", "_bool": "decides by a value", "_index": "uses a value as an index", "tolist": "reads values",
     "numpy": "hands the memory out", "_array": "hands the memory out", "kind": "reads a value",
-    "_dlpack": "hands the memory out", "grad": "reads a gradient", "backward": "runs a backward pass",
-    "register_hook": "registers a hook", "retain_grad": "keeps a gradient", "requires_grad_": "changes requires_grad",
-    "apply": "is a custom autograd.Function", "data": "takes .data", "_version": "reads a version", "equal": "compares values",
+    "_dlpack": "hands the memory out", "register_hook": "registers a hook", "retain_grad": "keeps a gradient", "requires_grad_": "changes requires_grad",
+    "_version": "reads a version", "equal": "compares values",
     "allclose": "compares values", "is_nonzero": "decides by a value", "data_ptr": "reads an address",
     "from_numpy": "takes memory from outside", "frombuffer": "takes memory from outside", "as_tensor": "takes memory from outside",
     "asarray": "takes memory from outside", "from_dlpack": "takes memory from outside", "__repr__": "prints values",
@@ -64,7 +68,25 @@ _CREATORS = frozenset(
     f.__code__ for f in (_tensor.wrap, _tensor.constant, _tensor.wrap_like, _tensor.filled_like)
 )
 _RAW = _tensor.values.__code__
-_STORES = frozenset("STORE_ATTR DELETE_ATTR STORE_GLOBAL DELETE_GLOBAL STORE_SUBSCR DELETE_SUBSCR STORE_SLICE".split())
+_APPLY = _function.Function.apply.__func__.__code__  # type: ignore[attr-defined]
+_CUSTOM = frozenset((_APPLY, _function._FunctionNode.apply.__code__))
+_SET_ITEM = _subscript.setitem.__code__
+_WALK = _tape.run_backward.__code__
+_REBASE = _views.rebase.__code__
+_GRAD = _tensor.Tensor.grad.fget.__code__, _tensor.Tensor.grad.fset.__code__  # type: ignore[attr-defined]
+_DATA = _tensor.Tensor.data.fget.__code__, _tensor.Tensor.data.fset.__code__  # type: ignore[attr-defined]
+_OPTIM = os.path.join(_HOME, "torch", "optim", "")
+_CALLS = {
+    (os.path.join(_OPTIM, "optimizer.py"), "_hooked.<locals>.wrapper"): "step",
+    (os.path.join(_OPTIM, "optimizer.py"), "Optimizer.zero_grad"): "zero_grad",
+    (os.path.join(_HOME, "torch", "nn", "modules", "_walk.py"), "Walking.zero_grad"): "zero_grad",
+}
+"""Public methods that become one step of the program, whatever they do inside."""
+_STATEFUL = tuple(os.path.join(_HOME, "torch", room, "") for room in ("optim", "amp", "utils", "distributed"))
+"""Rooms of the public layer whose functions keep state of their own; the others' are known to be repeatable."""
+_OPAQUE = ("numba", "llvmlite", "mindspore", "_distutils_hack")
+"""Libraries whose insides are nobody's program: what they call in turn (a patched ``inspect``, say) is theirs."""
+_STORES = frozenset("STORE_ATTR DELETE_ATTR STORE_GLOBAL DELETE_GLOBAL DELETE_SUBSCR STORE_SLICE".split())
 
 
 @functools.lru_cache(maxsize=8192)
@@ -95,11 +117,20 @@ def raw_reader(code: CodeType) -> bool:
 
 
 @functools.lru_cache(maxsize=8192)
-def side_effect(code: CodeType) -> int | None:
-    """Line of the first statement that changes something other than local variables; None when there is none."""
+def side_effect(code: CodeType, ctx: bool = False) -> int | None:
+    """Line of the first statement that changes something other than local variables; None when there is none.
+
+    ``ctx``: the first parameter is a context that the function may write attributes to. Items of local tensors are no
+    concern of this: an assignment to them is seen as an operation, and to other containers as a change of what is known.
+    """
     line = code.co_firstlineno
+    before = None
     for s in dis.get_instructions(code):
         line = s.positions.lineno or line if s.positions is not None else line
+        own = ctx and s.opname == "STORE_ATTR" and before is not None and before.argval == code.co_varnames[0]
+        before = s
+        if own:
+            continue
         if s.opname in _STORES or (s.opname in ("STORE_DEREF", "DELETE_DEREF") and s.argval in code.co_freevars):
             return line
         if s.opname == "IMPORT_NAME":
@@ -120,18 +151,57 @@ def grown(code: CodeType) -> tuple[str, ...]:
     )
 
 
-def site(frame: FrameType | None) -> str:
-    """``file:line`` of the nearest frame of the user's."""
+@functools.lru_cache(maxsize=8192)
+def item_stores(code: CodeType) -> dict[int, list[str | None]]:
+    """Line -> containers that items are assigned to there: the name of a local variable bound once, None for others."""
+    steps = [s for s in dis.get_instructions(code) if s.opname != "CACHE"]
+    bound = [s.argval for s in steps if s.opname in ("STORE_FAST", "DELETE_FAST")]
+    found: dict[int, list[str | None]] = {}
+    for i, s in enumerate(steps):
+        if s.opname != "STORE_SUBSCR":
+            continue
+        j, pushed = i, 0
+        while j > 0 and pushed != 1:  # the index is what was pushed last
+            j -= 1
+            pushed += dis.stack_effect(steps[j].opcode, steps[j].arg, jump=False)
+        last = steps[j - 1]
+        name = last.argval if last.opname == "LOAD_FAST" else None
+        if name is not None and bound.count(name) + (name in code.co_varnames[: code.co_argcount]) > 1:
+            name = None
+        line = s.positions.lineno if s.positions is not None and s.positions.lineno is not None else code.co_firstlineno
+        found.setdefault(line, []).append(name)
+    return found
+
+
+def place(frame: FrameType | None) -> tuple[str, int, str] | None:
+    """File, line and function of the nearest frame of the user's."""
     while frame is not None and (kind_of(frame.f_code) != "user" or frame.f_code.co_filename.startswith("<frozen")):
         frame = frame.f_back
-    return "the call" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+def site(frame: FrameType | None) -> str:
+    """``file:line`` of the nearest frame of the user's."""
+    found = place(frame)
+    return "the call" if found is None else f"{found[0]}:{found[1]}"
+
+
+class Stopped(BaseException):
+    """Leaves a function at its first break. No Exception: neither kernels nor the user's ``except`` may swallow it."""
 
 
 class Watch:
     """Profiles one run. ``reasons`` are why it cannot be repeated without its Python; ``frames`` what guards start from."""
 
-    def __init__(self, trusted: bool = False) -> None:
-        self.trusted = trusted
+    def __init__(self, trusted: bool = False, strict: bool = False) -> None:
+        self.trusted, self.strict = trusted, strict
+        self.recorder: Any = None
+        self.paused = False
+        self.held: list[Any] = []
+        self.opened: list[tuple[FrameType, Any, bool]] = []
+        self.called: FrameType | None = None
+        self.rebasing: FrameType | None = None
+        self.set_items: dict[tuple[int, int], int] = {}
         self.reasons: list[tuple[str, str]] = []
         self.frames: dict[CodeType, tuple[dict[str, Any], dict[str, Any]]] = {}
         self.created: dict[int, Tensor] = {}
@@ -153,12 +223,19 @@ class Watch:
 
     def refuse(self, why: str, frame: FrameType | None) -> None:
         """Note a reason, at the user's line."""
-        reason = (why, site(frame))
+        self.note((why, site(frame)))
+
+    def note(self, reason: tuple[str, str]) -> None:
+        """Keep a reason; a strict watch ends the run there."""
         if reason not in self.reasons:
             self.reasons.append(reason)
+        if self.strict:
+            raise Stopped
 
     def event(self, frame: FrameType, event: str, arg: Any) -> None:
         """The profiler's callback."""
+        if self.paused:
+            return
         if self.importing is not None:
             if event == "return" and frame is self.importing:
                 self.importing = None
@@ -166,30 +243,72 @@ class Watch:
         if event == "return":
             if frame is self.inside:
                 self.inside = None
-            elif self.inside is None and not self.trusted and kind_of(frame.f_code) == "user":
-                for name in grown(frame.f_code):
-                    v = frame.f_locals.get(name)
-                    if isinstance(v, (list, dict, set)):
-                        self.mutated.append((v, frame.f_code.co_name, site(frame)))
+            elif frame is self.called:
+                self.called = None
+                self.recorder.end()
+            elif frame is self.rebasing:
+                self.rebasing = None
+                self.recorder.suspended -= 1
+            elif self.opened and frame is self.opened[-1][0]:
+                _, self.inside, self.trusted = self.opened.pop()
+            elif self.inside is self.called is None and not self.trusted and kind_of(frame.f_code) == "user":
+                self._left(frame, frame.f_code)
             if frame.f_code in _CREATORS and isinstance(arg, Tensor):
                 self.created[id(arg.a)] = arg
         elif event == "call":
             self._call(frame, frame.f_code)
         elif event == "c_call" and self.inside is None and not self.trusted and kind_of(frame.f_code) == "user":
-            self._c_call(frame, arg)
+            if self.called is None:
+                self._c_call(frame, arg)
+
+    def _left(self, frame: FrameType, code: CodeType) -> None:
+        """A function of the user's returns: which containers did it change without calling anything?"""
+        names = [*grown(code)]
+        for line, containers in item_stores(code).items():
+            if self.set_items.pop((id(frame), line), 0) >= len(containers):
+                continue  # tensors, all of them
+            for name in containers:
+                v = frame.f_locals.get(name) if name is not None else None
+                if name is None:
+                    self.note((f"{code.co_name} may change something other than its local variables", f"{code.co_filename}:{line}"))
+                elif not isinstance(v, Tensor):
+                    names.append(name)
+        for name in names:
+            v = frame.f_locals.get(name)
+            if isinstance(v, (list, dict, set)):
+                self.mutated.append((v, code.co_name, site(frame)))
+            elif v is not None and not isinstance(v, (Tensor, int, float, str, tuple, complex, bytes)):
+                self.note((f"{code.co_name} may change a {type(v).__name__}", site(frame)))
 
     def _call(self, frame: FrameType, code: CodeType) -> None:
         if code.co_name == "_find_and_load" and code.co_filename.startswith("<frozen importlib"):
             self.importing = frame  # what imports run is neither the user's nor part of the program
             return
         kind = kind_of(code)
+        if self.called is not None:
+            if kind == "user" and not _library(code.co_filename):
+                self.refuse(f"{self.called.f_code.co_name} calls back into Python ({code.co_name})", frame)
+            return
+        if kind == "user" and _opaque(code.co_filename):
+            self.importing = frame
+            return
         if kind == "graph":
             if code.co_qualname == "KeptOut.__call__":
                 why = frame.f_locals["self"].reason
                 self.refuse("torch.compiler.disable keeps a function out" + (f" ({why})" if why else ""), frame)
             return
+        if code is _WALK:
+            self.recorder.walking()
+        elif code is _REBASE and self.rebasing is None:
+            self.rebasing = frame  # the tape's own business: what it does there is no part of the program
+            self.recorder.suspended += 1
         if code is _RAW:
             self.refuse("an operation reads values outside of its kernel", frame)
+        if kind == "user" and frame.f_back is not None and self._custom(frame.f_back):
+            self.opened.append((frame, self.inside, self.trusted))
+            self.inside, self.trusted = None, False
+            self._enter(frame, code, kind, True)
+            return
         if self.inside is not None or self.trusted:
             if kind == "inner" and raw_reader(code):
                 self._raw(frame, code)
@@ -197,14 +316,57 @@ class Watch:
                 self.refuse(f"an operation calls back into Python ({code.co_name})", frame)
             return
         if kind in ("user", "nn"):
+            if kind == "nn" and self._call_of(frame, code):
+                return
             self._enter(frame, code, kind)
             return
+        if code is _APPLY:
+            self.recorder.own = "a custom autograd.Function"
+            return
         self.inside = frame
-        if kind == "inner":
+        if code is _SET_ITEM and frame.f_back is not None:
+            key = (id(frame.f_back), frame.f_back.f_lineno)
+            self.set_items[key] = self.set_items.get(key, 0) + 1
+        elif kind == "inner":
             self._entry(frame, code)
+
+    @staticmethod
+    def _custom(caller: FrameType) -> bool:
+        """Whether a frame is that of a custom Function, which is about to run the user's forward or backward."""
+        code = caller.f_code
+        return code in _CUSTOM or code.co_name == "wrapped" and code.co_filename == _APPLY.co_filename
+
+    def _call_of(self, frame: FrameType, code: CodeType) -> bool:
+        """Begin a step that is a whole call of an optimiser's or module's method. False when the frame is none."""
+        what = _CALLS.get((code.co_filename, code.co_qualname))
+        if what is None:
+            return False
+        from mindtorch.graph import effects
+
+        local = frame.f_locals
+        owner = local["self"]
+        if what == "zero_grad":
+            effect = effects.zero_grad(owner, local["set_to_none"])
+        else:
+            if not type(owner).__module__.startswith("mindtorch."):
+                return False
+            name = type(owner).__name__
+            if local["args"] or local["kwargs"]:
+                self.refuse(f"{name}.step takes a closure", frame)
+            if owner.defaults.get("differentiable"):
+                self.refuse(f"{name}.step is differentiable", frame)
+            effect = effects.optimizer_step(owner)
+        groups = getattr(owner, "param_groups", None)
+        params = list(owner.parameters()) if groups is None else [p for g in groups for p in g["params"]]
+        self.called = frame
+        self.recorder.begin(effect, params)
+        return True
 
     def _entry(self, frame: FrameType, code: CodeType) -> None:
         name = code.co_name
+        if code in _GRAD or code in _DATA:
+            self._attribute(frame, code)
+            return
         why = _REFUSED.get(name)
         if why is not None:
             self.refuse(f"{name} {why}", frame)
@@ -217,12 +379,21 @@ class Watch:
         elif raw_reader(code):
             self._raw(frame, code)
 
+    def _attribute(self, frame: FrameType, code: CodeType) -> None:
+        local = frame.f_locals
+        if code is _GRAD[0]:
+            self.recorder.read_grad(local["self"])
+        elif code is _GRAD[1]:
+            self.recorder.set_grad(local["self"], local["value"])
+        elif code is _DATA[1]:
+            self.refuse("data puts other memory in a tensor's place", frame)
+
     def _raw(self, frame: FrameType, code: CodeType) -> None:
         when = _WHEN.get(code.co_name)
         if when is None or when(frame.f_locals):
             self.refuse(f"{code.co_name} reads values outside of a kernel", frame)
 
-    def _enter(self, frame: FrameType, code: CodeType, kind: str) -> None:
+    def _enter(self, frame: FrameType, code: CodeType, kind: str, ctx: bool = False) -> None:
         if code in self.frames:
             if code.co_freevars:
                 local = frame.f_locals
@@ -233,11 +404,11 @@ class Watch:
         local = frame.f_locals if code.co_freevars else {}
         self.frames[code] = (frame.f_globals, {n: local[n] for n in code.co_freevars if n in local})
         if kind == "user" and code.co_name != "<module>":
-            line = side_effect(code)
+            line = side_effect(code, ctx)
             if line is not None:
-                self.reasons.append(
-                    (f"{code.co_name} changes something other than its local variables", f"{code.co_filename}:{line}")
-                )
+                self.note((f"{code.co_name} changes something other than its local variables", f"{code.co_filename}:{line}"))
+        elif kind == "nn" and code.co_filename.startswith(_STATEFUL) and side_effect(code) is not None:
+            self.refuse(f"{code.co_qualname} changes its state", frame)
 
     def _c_call(self, frame: FrameType, fn: Any) -> None:
         owner = getattr(fn, "__self__", None)
@@ -272,6 +443,13 @@ def _library(file: str) -> bool:
     if len(parts) > 1:
         return parts[1].split(os.sep)[0] in ("numpy", "numba", "scipy", "mindspore", "ml_dtypes", "llvmlite", "_distutils_hack")
     return file.startswith((_STDLIB, "<string>", "<frozen", "<__array_function__"))
+
+
+@functools.lru_cache(maxsize=8192)
+def _opaque(file: str) -> bool:
+    """Whether a file belongs to a library whose insides are not looked at."""
+    parts = file.split("site-packages" + os.sep)
+    return len(parts) > 1 and parts[1].split(os.sep)[0] in _OPAQUE
 
 
 def _listed(index: Any) -> Any:
