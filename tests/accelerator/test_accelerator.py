@@ -67,6 +67,16 @@ def test_without_the_setting_there_is_no_device():
     assert run.stdout.strip() == "False" and "is not present in this process" in run.stderr
 
 
+def test_the_current_device_inside_a_block():
+    run = start([
+        "-c",
+        "import mindtorch.torch as torch\n"
+        "with torch.accelerator.device_index(0): print(torch.accelerator.current_device_index())\n"
+        "print(torch.float32 in torch.accelerator.get_device_capability()['supported_dtypes'], torch.accelerator.empty_host_cache())",
+    ])
+    assert run.stdout.split() == ["0", "True", "None"], run.stderr
+
+
 def test_the_package_still_loads_no_mindspore():
     run = start(["-c", "import mindtorch.torch as t, sys; t.ones(2) + 1; print('mindspore' in sys.modules)"])
     assert run.stdout.strip() == "False", run.stderr[-500:]

@@ -523,11 +523,38 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
     return _made(np.frombuffer(buffer, d.np, count, offset), None, requires_grad)
 
 
+class _Shared:
+    """Memory of another library. NumPy calls it read-only because it cannot know; PyTorch writes to it."""
+
+    def __init__(self, a: np.ndarray) -> None:
+        self.kept = a
+        self.__array_interface__ = {**a.__array_interface__, "data": (a.__array_interface__["data"][0], False)}
+
+
+class _Capsule:
+    """A bare DLPack capsule as the object NumPy asks for one; host memory is device (1, 0)."""
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
 def from_dlpack(ext_tensor: Any) -> Tensor:
-    """A tensor over the memory of any object with ``__dlpack__``."""
+    """A tensor over the memory of any object with ``__dlpack__``, or of a capsule, which can be used once."""
     if isinstance(ext_tensor, Tensor):
         return ext_tensor.detach()
-    return wrap(np.from_dlpack(ext_tensor))
+    a = np.from_dlpack(ext_tensor if hasattr(ext_tensor, "__dlpack__") else _Capsule(ext_tensor))
+    return wrap(np.asarray(_Shared(a)))
+
+
+def to_dlpack(tensor: Tensor) -> Any:
+    """A DLPack capsule over the tensor's memory, to be used once."""
+    return tensor.__dlpack__()  # type: ignore[attr-defined]
 
 
 def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
@@ -546,7 +573,7 @@ put(
     zeros=zeros, ones=ones, empty=empty, full=full, zeros_like=zeros_like, ones_like=ones_like, empty_like=empty_like,
     full_like=full_like, empty_strided=empty_strided, empty_permuted=empty_permuted, scalar_tensor=scalar_tensor, eye=eye,
     arange=arange, range=range_, linspace=linspace, logspace=logspace, tensor=tensor, as_tensor=as_tensor,
-    from_numpy=from_numpy, frombuffer=frombuffer, from_dlpack=from_dlpack, asarray=asarray,
+    from_numpy=from_numpy, frombuffer=frombuffer, from_dlpack=from_dlpack, to_dlpack=to_dlpack, asarray=asarray,
 )  # fmt: skip
 put(
     "Tensor",

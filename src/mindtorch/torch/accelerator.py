@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from mindtorch.core.device import accelerators as _accelerators
@@ -28,6 +30,11 @@ def current_accelerator(check_available: bool = False) -> None:
 
 def _absent(what: str) -> RuntimeError:
     return RuntimeError(f"torch.accelerator.{what}: Cannot access accelerator device when none is available; guard it with torch.accelerator.is_available()")
+
+
+def _need(what: str) -> None:
+    if not is_available():
+        raise _absent(what)
 
 
 def current_device_index() -> int:
@@ -63,6 +70,35 @@ def synchronize(device: Any = None) -> None:
 
 def empty_cache() -> None:
     """Nothing is cached."""
+
+
+def empty_host_cache() -> None:
+    """RuntimeError, as in PyTorch without a device; with one nothing happens: no pinned host memory is kept."""
+    _need("empty_host_cache")
+
+
+def get_device_capability(device: Any = None) -> dict[str, Any]:
+    """``{"supported_dtypes": set}``: dtypes that tensors of the accelerator may have. RuntimeError without one."""
+    _need("get_device_capability")
+    import mindtorch.torch as torch
+
+    names = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128"
+    return {"supported_dtypes": {getattr(torch, n) for n in names.split()}}
+
+
+@contextlib.contextmanager
+def device_index(device: int | None, /) -> Iterator[None]:
+    """Makes ``device`` the current one inside the block; None changes nothing. RuntimeError without an accelerator."""
+    if device is None:
+        yield
+        return
+    _need("device_index")
+    before = current_device_index()
+    set_device_index(device)
+    try:
+        yield
+    finally:
+        set_device_index(before)
 
 
 if _accelerators():
