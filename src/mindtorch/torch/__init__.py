@@ -69,7 +69,10 @@ def __getattr__(name: str) -> Any:
         storage = importlib.import_module(f"{__name__}.storage")
         if hasattr(storage, name):
             return getattr(storage, name)
-    raise AttributeError(f"module 'torch' has no attribute '{name}'")
+    raise AttributeError(
+        f"module 'torch' has no attribute '{name}': this is mindtorch, whose docs/conformance.md lists each public name of PyTorch "
+        "as there or absent with the reason"
+    )
 
 
 def __dir__() -> list[str]:
