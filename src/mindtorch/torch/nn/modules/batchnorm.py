@@ -91,16 +91,19 @@ class _NormBase(Module):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
+        self._mend_older(state_dict, prefix, local_metadata.get("version", None), error_msgs)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+    def _mend_older(self, state_dict: Any, prefix: str, version: int | None, error_msgs: list[str]) -> None:
         # files of version 1 and older do not count batches
-        if local_metadata.get("version", None) in (None, 0, 1) and self.track_running_stats:
+        if version in (None, 0, 1) and self.track_running_stats:
             key = prefix + "num_batches_tracked"
             if key not in state_dict:
                 have = self.num_batches_tracked
                 usable = have is not None and not have.is_meta
                 state_dict[key] = have if usable else torch.tensor(0, dtype=torch.long)
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
 
 
 class _BatchNorm(_NormBase):

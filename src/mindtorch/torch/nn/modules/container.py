@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
@@ -160,13 +160,8 @@ class Sequential(Module):
         return input
 
 
-class ModuleList(Module):
-    """A list of modules that are registered."""
-
-    def __init__(self, modules: Iterable[Any] | None = None) -> None:
-        super().__init__()
-        if modules is not None:
-            self += modules
+class _ListOf(Module):
+    """What the lists of modules and of parameters share; their members have the names "0", "1", ..."""
 
     def _get_abs_string_index(self, idx: Any) -> str:
         i = operator.index(idx)
@@ -174,6 +169,21 @@ class ModuleList(Module):
         if not -n <= i < n:
             raise IndexError(f"index {i} is out of range")
         return str(i % n)
+
+    def __iadd__(self, values: Iterable[Any]) -> Any:
+        return self.extend(values)
+
+    def __dir__(self) -> list[str]:
+        return [k for k in super().__dir__() if not k.isdigit()]
+
+
+class ModuleList(_ListOf):
+    """A list of modules that are registered."""
+
+    def __init__(self, modules: Iterable[Any] | None = None) -> None:
+        super().__init__()
+        if modules is not None:
+            self += modules
 
     def __getitem__(self, idx: Any) -> Any:
         if isinstance(idx, slice):
@@ -197,9 +207,6 @@ class ModuleList(Module):
     def __iter__(self) -> Iterator[Any]:
         return iter(self._modules.values())
 
-    def __iadd__(self, modules: Iterable[Any]) -> Any:
-        return self.extend(modules)
-
     def __add__(self, other: Iterable[Any]) -> Any:
         out = ModuleList()
         for i, module in enumerate(chain(self, other)):
@@ -220,9 +227,6 @@ class ModuleList(Module):
             for a, b, text in groups
         ]
         return f"{self._get_name()}(\n  " + "\n  ".join(lines) + "\n)"
-
-    def __dir__(self) -> list[str]:
-        return [k for k in super().__dir__() if not k.isdigit()]
 
     def insert(self, index: int, module: Any) -> None:
         """Put ``module`` before position ``index``."""
@@ -308,7 +312,21 @@ def _as_parameter(value: Any) -> Any:
     return Parameter(value) if isinstance(value, torch.Tensor) and not isinstance(value, Parameter) else value
 
 
-class ParameterList(Module):
+def _entries(pairs: Iterable[tuple[Any, Any]], type_of: Callable[[Any], Any]) -> str:
+    """One line for each entry; ``type_of`` a tensor is what PyTorch prints for it."""
+    lines = []
+    for key, p in pairs:
+        if isinstance(p, torch.Tensor):
+            size = "x".join(map(str, p.size()))
+            kind = "Parameter" if isinstance(p, Parameter) else "Tensor"
+            where = "" if p.device.type == "cpu" else f" ({p.device})"
+            lines.append(f"  ({key}): {kind} containing: [{type_of(p)} of size {size}{where}]")
+        else:
+            lines.append(f"  ({key}): Object of type: {type(p).__name__}")
+    return "\n".join(lines)
+
+
+class ParameterList(_ListOf):
     """A list whose tensors are parameters; other values are kept as they are."""
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
@@ -316,13 +334,6 @@ class ParameterList(Module):
         self._size = 0
         if values is not None:
             self += values
-
-    def _get_abs_string_index(self, idx: Any) -> str:
-        i = operator.index(idx)
-        n = len(self)
-        if not -n <= i < n:
-            raise IndexError(f"index {i} is out of range")
-        return str(i % n)
 
     def __getitem__(self, idx: Any) -> Any:
         if isinstance(idx, slice):
@@ -341,12 +352,6 @@ class ParameterList(Module):
     def __iter__(self) -> Iterator[Any]:
         return iter(self[i] for i in range(len(self)))
 
-    def __iadd__(self, values: Iterable[Any]) -> Any:
-        return self.extend(values)
-
-    def __dir__(self) -> list[str]:
-        return [k for k in super().__dir__() if not k.isdigit()]
-
     def append(self, value: Any) -> Any:
         """Add a value at the end. Returns self."""
         at = len(self)
@@ -364,16 +369,7 @@ class ParameterList(Module):
 
     def extra_repr(self) -> str:
         """One line for each entry."""
-        lines = []
-        for i, p in enumerate(self):
-            if isinstance(p, torch.Tensor):
-                size = "x".join(map(str, p.size()))
-                kind = "Parameter" if isinstance(p, Parameter) else "Tensor"
-                where = "" if p.device.type == "cpu" else f" ({p.device})"
-                lines.append(f"  ({i}): {kind} containing: [{p.dtype} of size {size}{where}]")
-            else:
-                lines.append(f"  ({i}): Object of type: {type(p).__name__}")
-        return "\n".join(lines)
+        return _entries(enumerate(self), lambda p: p.dtype)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("ParameterList should not be called.")
@@ -477,16 +473,7 @@ class ParameterDict(Module):
 
     def extra_repr(self) -> str:
         """One line for each entry."""
-        lines = []
-        for k, p in self.items():
-            if isinstance(p, torch.Tensor):
-                size = "x".join(map(str, p.size()))
-                kind = "Parameter" if isinstance(p, Parameter) else "Tensor"
-                where = "" if p.device.type == "cpu" else f" ({p.device})"
-                lines.append(f"  ({k}): {kind} containing: [{torch.typename(p)} of size {size}{where}]")
-            else:
-                lines.append(f"  ({k}): Object of type: {type(p).__name__}")
-        return "\n".join(lines)
+        return _entries(self.items(), torch.typename)
 
     def __call__(self, input: Any) -> Any:
         raise RuntimeError("ParameterDict should not be called.")

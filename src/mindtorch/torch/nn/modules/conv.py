@@ -173,21 +173,9 @@ class _Plain(_ConvNd):
         dtype: Any = None,
     ) -> None:
         tup = _TUPLE[self._nd]
-        super().__init__(
-            in_channels,
-            out_channels,
-            tup(kernel_size),
-            tup(stride),
-            padding if isinstance(padding, str) else tup(padding),
-            tup(dilation),
-            False,
-            tup(0),
-            groups,
-            bias,
-            padding_mode,
-            device=device,
-            dtype=dtype,
-        )
+        edges = padding if isinstance(padding, str) else tup(padding)
+        geometry = (tup(kernel_size), tup(stride), edges, tup(dilation), False, tup(0))
+        super().__init__(in_channels, out_channels, *geometry, groups, bias, padding_mode, device, dtype)
 
     def _padded(self, input: Any) -> tuple[Any, Any]:
         if self.padding_mode == "zeros":
@@ -243,21 +231,8 @@ class _ConvTransposeNd(_ConvNd):
         if padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         tup = _TUPLE[self._nd]
-        super().__init__(
-            in_channels,
-            out_channels,
-            tup(kernel_size),
-            tup(stride),
-            tup(padding),
-            tup(dilation),
-            True,
-            tup(output_padding),
-            groups,
-            bias,
-            padding_mode,
-            device=device,
-            dtype=dtype,
-        )
+        geometry = (tup(kernel_size), tup(stride), tup(padding), tup(dilation), True, tup(output_padding))
+        super().__init__(in_channels, out_channels, *geometry, groups, bias, padding_mode, device, dtype)
 
     def _output_padding(self, input: Any, output_size: Any) -> Any:
         """The output padding that gives ``output_size``; ValueError when none does."""

@@ -40,18 +40,9 @@ class _InstanceNorm(_NormBase):
         if input.dim() not in (n + 1, n + 2):
             raise ValueError(f"expected {n + 1}D or {n + 2}D input (got {input.dim()}D input)")
 
-    def _load_from_state_dict(
-        self,
-        state_dict: Any,
-        prefix: str,
-        local_metadata: Any,
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
-    ) -> None:
+    def _mend_older(self, state_dict: Any, prefix: str, version: int | None, error_msgs: list[str]) -> None:
         # files of PyTorch 0.3 carry statistics that nobody used: say so rather than call them unexpected
-        if local_metadata.get("version", None) is None and not self.track_running_stats:
+        if version is None and not self.track_running_stats:
             stats = [n for n in ("running_mean", "running_var") if prefix + n in state_dict]
             if stats:
                 names = " and ".join(f'"{n}"' for n in stats)
@@ -63,9 +54,7 @@ class _InstanceNorm(_NormBase):
                 )
                 for n in stats:
                     state_dict.pop(prefix + n)
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
+        super()._mend_older(state_dict, prefix, version, error_msgs)
 
     def forward(self, input: Any) -> Any:
         """Same shape."""

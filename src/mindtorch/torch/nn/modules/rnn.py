@@ -22,7 +22,25 @@ def _permuted(tensor: Any, order: Any, dim: int = 1) -> Any:
     return tensor if order is None else tensor.index_select(dim, order)
 
 
-class RNNBase(Module):
+def _check_other(kwargs: dict[str, Any]) -> None:
+    """Errors of RNN and GRU for the arguments that only their base takes."""
+    if kwargs.pop("proj_size", 0):
+        raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+    if kwargs:
+        raise TypeError(f"RNNBase.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'")
+
+
+class _Recurrent(Module):
+    """The first values of all recurrent layers and cells."""
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters in order, uniform in +-1/sqrt(hidden_size)."""
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+
+class RNNBase(_Recurrent):
     """Parameters for each layer and direction: weight_ih (gates * hidden, input), weight_hh, bias_ih, bias_hh[, weight_hr]."""
 
     __constants__ = [
@@ -137,12 +155,6 @@ class RNNBase(Module):
 
     def flatten_parameters(self) -> None:
         """Nothing to do: the CPU kernels read each parameter where it is."""
-
-    def reset_parameters(self) -> None:
-        """Draw all parameters in order, uniform in +-1/sqrt(hidden_size)."""
-        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
-        for weight in self.parameters():
-            init.uniform_(weight, -bound, bound)
 
     # ------------------------------------------------------------------------------------------------ checks
     def check_input(self, input: Any, batch_sizes: Any) -> None:
@@ -290,25 +302,11 @@ class RNN(_OneState):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        if kwargs.pop("proj_size", 0):
-            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
-        if kwargs:
-            raise TypeError(f"RNNBase.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'")
+        _check_other(kwargs)
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
-        super().__init__(
-            f"RNN_{nonlinearity.upper()}",
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            0,
-            device,
-            dtype,
-        )
+        mode, sizes = f"RNN_{nonlinearity.upper()}", (input_size, hidden_size, num_layers)
+        super().__init__(mode, *sizes, bias, batch_first, dropout, bidirectional, 0, device, dtype)
         self.nonlinearity = nonlinearity
 
 
@@ -328,13 +326,9 @@ class GRU(_OneState):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        if kwargs.pop("proj_size", 0):
-            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
-        if kwargs:
-            raise TypeError(f"RNNBase.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'")
-        super().__init__(
-            "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
-        )
+        _check_other(kwargs)
+        sizes = (input_size, hidden_size, num_layers)
+        super().__init__("GRU", *sizes, bias, batch_first, dropout, bidirectional, 0, device, dtype)
 
 
 class LSTM(RNNBase):
@@ -353,19 +347,8 @@ class LSTM(RNNBase):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        super().__init__(
-            "LSTM",
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            proj_size,
-            device,
-            dtype,
-        )
+        sizes = (input_size, hidden_size, num_layers)
+        super().__init__("LSTM", *sizes, bias, batch_first, dropout, bidirectional, proj_size, device, dtype)
 
     def get_expected_cell_size(self, input: Any, batch_sizes: Any) -> tuple[int, int, int]:
         """(layers * directions, batch, hidden)."""
@@ -375,12 +358,8 @@ class LSTM(RNNBase):
     def check_forward_args(self, input: Any, hidden: Any, batch_sizes: Any) -> None:
         """All checks of one call."""
         self.check_input(input, batch_sizes)
-        self.check_hidden_size(
-            hidden[0], self.get_expected_hidden_size(input, batch_sizes), "Expected hidden[0] size {}, got {}"
-        )
-        self.check_hidden_size(
-            hidden[1], self.get_expected_cell_size(input, batch_sizes), "Expected hidden[1] size {}, got {}"
-        )
+        for i, expected in enumerate((self.get_expected_hidden_size, self.get_expected_cell_size)):
+            self.check_hidden_size(hidden[i], expected(input, batch_sizes), f"Expected hidden[{i}] size {{}}, got {{}}")
 
     def permute_hidden(self, hx: Any, permutation: Any) -> Any:
         """Both states with their batch in another order."""
@@ -399,7 +378,7 @@ class LSTM(RNNBase):
         return out, (last[0], last[1])
 
 
-class RNNCellBase(Module):
+class RNNCellBase(_Recurrent):
     """Parameters weight_ih (chunks * hidden, input), weight_hh, bias_ih, bias_hh."""
 
     __constants__ = ["input_size", "hidden_size", "bias"]
@@ -422,12 +401,6 @@ class RNNCellBase(Module):
             self.register_parameter("bias_ih", None)
             self.register_parameter("bias_hh", None)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw all parameters in order, uniform in +-1/sqrt(hidden_size)."""
-        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
-        for weight in self.parameters():
-            init.uniform_(weight, -bound, bound)
 
     def extra_repr(self) -> str:
         """Sizes, and what differs from the defaults."""
