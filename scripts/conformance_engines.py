@@ -67,14 +67,15 @@ def start() -> None:
     accelerate.SEEN = {}
 
 
-def seen() -> dict[str, list[str]]:
-    """What ran since: the rows that the host computed, per kind."""
+def seen() -> dict[str, dict[str, str]]:
+    """What ran since, per kind ("kernel", "accepted", "fallback"): row -> why it did not run on MindSpore."""
     from mindtorch.core import accelerate
+    from mindtorch.engine.mindspore import kernels
 
-    kinds: dict[str, list[str]] = {}
+    kinds: dict[str, dict[str, str]] = {}
     for row, what in sorted((accelerate.SEEN or {}).items()):
-        for kind in what:
-            kinds.setdefault(kind, []).append(row)
+        for kind, why in what.items():
+            kinds.setdefault(kind, {})[row] = why or kernels.reason(row)
     return kinds
 
 
@@ -97,12 +98,8 @@ def commit(root: Path) -> str:
 
 def _why(result: dict[str, Any], word: str) -> str:
     """What stands beside the word: the rows that the host computed with their reasons, or what is wrong."""
-    from mindtorch.engine.mindspore import kernels
-
-    if word == "fallback":
-        return "; ".join(f"{row}: {kernels.reason(row)}" for row in result["rows"]["fallback"])
-    if word == "accepted":
-        return ", ".join(result["rows"]["accepted"])
+    if word in ("fallback", "accepted"):
+        return "; ".join(f"{row}: {why}" for row, why in result["rows"][word].items())
     return result.get("why", "") if word in ("wrong", "absent") else ""
 
 

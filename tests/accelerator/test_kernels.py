@@ -78,6 +78,18 @@ CASES = {
     "ndtri": lambda d: torch.special.ndtri(torch.tensor([0.0, 1e-30, 0.3, 0.9999, 1.0]).to(d)),
     "legendre": lambda d: torch.special.legendre_polynomial_p(V.to(d), 4),
     "logcumsumexp": lambda d: M.to(d).logcumsumexp(1),
+    "nextafter": lambda d: torch.nextafter(torch.tensor([0.0, 1.0, -1.0, 1e-40, float("inf"), 2.0]).to(d), torch.tensor([-1.0, 2.0, 0.0, 0.0, 0.0, 2.0]).to(d)),
+    "hash_tensor": lambda d: torch.hash_tensor(M.to(d), 1).long(),
+    "bessel_y0": lambda d: torch.special.bessel_y0(torch.tensor([-1.0, 0.0, 1e-3, 0.7, 5.0, 8.0, 9.0, 200.0]).to(d)),
+    "bessel_y1": lambda d: torch.special.bessel_y1(torch.tensor([-1.0, 0.0, 0.1, 0.7, 5.0, 8.0, 9.0, 200.0]).to(d)),
+    "airy_ai": lambda d: torch.special.airy_ai(torch.tensor([-50.0, -7.0, -2.0, 0.0, 1.9, 3.0, 20.0]).to(d)),
+    "ctc_loss": lambda d: F.ctc_loss(X.to(d)[:, 0].permute(1, 0, 2).log_softmax(2), torch.tensor([[1, 1, 3], [2, 5, 0]]).to(d), [7, 6], [3, 2]),
+    "lstsq": lambda d: torch.linalg.lstsq(M.to(d)[:, :3], M.to(d)[:, 3:])[0],
+    "lu of a tall matrix": lambda d: torch.linalg.lu_factor(M.to(d)[:, :3]),
+    "lu of a wide matrix": lambda d: torch.linalg.lu_factor(M.to(d)[:3]),
+    "long division": lambda d: torch.tensor([-(2**63), 2**63 - 1, 2**62 + 3]).to(d) // torch.tensor([3, 2**54 + 1, -7]).to(d),
+    "layer_norm of one": lambda d: F.layer_norm(V.to(d)[:, None], (1,)),
+    "density of nothing": lambda d: torch.histogram(V.to(d)[:0], 3, density=True)[0],
     "lstm": lambda d: torch.nn.LSTM(4, 3).to(d)(X.to(d)[0].permute(1, 2, 0))[0],
 }
 for name, run in CASES.items():
@@ -92,6 +104,8 @@ for name, run in CASES.items():
         assert a.device.type == "npu" and a.dtype == b.dtype and a.shape == b.shape, f"{name}: {a.dtype} {a.shape}"
         np.testing.assert_allclose(a.detach().cpu().numpy(), b.detach().numpy(), 2e-5, 2e-5, err_msg=name)
 
+y = X.to("npu", memory_format=torch.channels_last)
+assert y.stride() == X.to(memory_format=torch.channels_last).stride() and torch.equal(y.cpu(), X)
 x = X.to("npu").requires_grad_()
 w = W.to("npu").requires_grad_()
 F.max_pool2d(F.conv2d(x, w, groups=2).tanh(), 2).square().sum().backward()

@@ -16,13 +16,15 @@ import numpy as np
 
 from mindtorch import log
 from mindtorch.core import modes, observe
+from mindtorch.core.device import simulated
 from mindtorch.core.tensor import Tensor, loose_key
+from mindtorch.engine import used
 from mindtorch.engine.mindspore import array as A
 from mindtorch.engine.mindspore import door, kernels
 from mindtorch.engine.mindspore.array import DeviceArray
 
-SEEN: dict[str, set[str]] | None = None
-"""For the conformance run: op name -> {"kernel", "accepted", "fallback"} of what ran since it was set to a dict."""
+SEEN: dict[str, dict[str, str]] | None = None
+"""For the conformance run: op name -> {"kernel" or "accepted" or "fallback": why} of what ran since it was set to a dict."""
 
 
 def put(a: np.ndarray, dev: Any) -> Any:
@@ -39,7 +41,7 @@ def moved(a: Any, dev: Any) -> Any:
 
 def _moved(a: Any, dev: Any) -> Any:
     if a.__class__ is not DeviceArray:
-        return A.put(a, dev)
+        return A.laid(a, dev)
     return A.host(a).copy("K") if dev.type == "cpu" else A.made(A.read(a), dev, a.dtype)
 
 
@@ -57,18 +59,31 @@ def on_cpu(row: Any, values: Sequence[Any], raws: list[Any]) -> Any:
     if fn is None:
         return None
     try:
-        r = fn(*[_raw_to_ms(p, v, a) for p, v, a in zip(row.params, values, raws)])
+        r = fn(*[_to_ms(p, v, a) for p, v, a in zip(row.params, values, raws)])
     except Exception as e:  # whatever MindSpore cannot do here, the host kernel does
-        _note(row.name, "accepted" if kernels.unregistered(e) else "fallback")
+        if not _nothing(values):
+            _note(row.name, "accepted" if kernels.unregistered(e) else "fallback", _refusal(e))
         return None
-    _note(row.name, "kernel")
+    _ran(row.name, fn)
     return tuple(_to_host(x) for x in r) if isinstance(r, (tuple, list)) else _to_host(r)
 
 
-def _raw_to_ms(p: Any, v: Any, a: Any) -> Any:
+def _to_ms(p: Any, v: Any, a: Any) -> Any:
+    """Argument of a MindSpore kernel: ms.Tensors for the memory ``a`` of tensors, Python values as they are."""
     if isinstance(v, Tensor):
-        return A.upload(a)
-    return [A.upload(x) for x in a] if p.type == "TL" else v
+        return A.read(a) if a.__class__ is DeviceArray else A.upload(a)
+    return [_to_ms(p, t, x) for t, x in zip(v, a)] if p.type == "TL" and a is not None else v
+
+
+def _memory(p: Any, v: Any) -> Any:
+    return v.a if isinstance(v, Tensor) else [t.a for t in v] if p.type == "TL" and v is not None else v
+
+
+def _refusal(e: BaseException) -> str:
+    """Why a kernel did not run, in one line."""
+    said = [s for s in str(e).splitlines() if s.strip("- \t")]  # MindSpore begins some messages with a rule of dashes
+    first = said[0].strip()[:160] if said else type(e).__name__
+    return first if isinstance(e, kernels.Unsupported) else f"MindSpore refused: {first}"
 
 
 def _to_host(t: Any) -> Any:
@@ -113,27 +128,27 @@ def compute(row: Any, values: list[Any], dev: Any) -> Any:
         return moved(values[0].a, values[1])
     if row.kind == "view":
         return _view(row, values)
+    if row.name == "_channels_last":
+        return A.channels_last(values[0].a)
     _check_devices(row, values, dev)
-    fn = kernels.find(row.name)
-    why = ""
+    fn, why = kernels.find(row.name), ""
     if fn is not None:
         try:
-            r = fn(*[_to_ms(p, v, row, values) for p, v in zip(row.params, values)])
-            _note(row.name, "kernel")
+            r = fn(*[_to_ms(p, v, _memory(p, v)) for p, v in zip(row.params, values)])
+            _ran(row.name, fn)
             return _wrap(r, dev)
-        except kernels.Unsupported as e:
-            why = str(e)
-        except (RuntimeError, TypeError, ValueError, NotImplementedError) as e:
-            if not kernels.unregistered(e):
-                why = f"MindSpore refused: {str(e).splitlines()[0][:160] if str(e) else type(e).__name__}"
-            else:
-                _note(row.name, "accepted")
+        except (kernels.Unsupported, RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as e:
+            why = _refusal(e)
+            if kernels.unregistered(e) and simulated():
+                _note(row.name, "accepted", why)
+                _say(row.name, dev, "MindSpore takes the call and has no kernel for its CPU target", refuse=False)
                 return _host(row, values, dev)
     if kernels.is_drawn(row.name):
         _note(row.name, "drawn")
     elif not _nothing(values):
-        _note(row.name, "fallback")
-        _say(row.name, dev, why or kernels.reason(row.name))
+        why = why or kernels.reason(row.name)
+        _note(row.name, "fallback", why)
+        _say(row.name, dev, why)
     return _host(row, values, dev)
 
 
@@ -150,14 +165,20 @@ def brought(a: Any) -> Any:
     return [brought(x) for x in a] if a.__class__ is list else a
 
 
-def _note(name: str, what: str) -> None:
+def _note(name: str, what: str, why: str = "") -> None:
     if SEEN is not None:
-        SEEN.setdefault(name, set()).add(what)
+        SEEN.setdefault(name, {})[what] = why
 
 
-def _say(name: str, dev: Any, why: str) -> None:
+def _ran(name: str, fn: Any) -> None:
+    _note(name, "kernel")
+    if used.LISTENERS:
+        used.say(f"MindSpore {name if fn.__name__ == '<lambda>' else fn.__name__.strip('_')}")
+
+
+def _say(name: str, dev: Any, why: str, refuse: bool = True) -> None:
     text = f"{name} on {dev} runs on the host ({why}); values are copied both ways"
-    if os.environ.get("MINDTORCH_HOST_FALLBACK", "").lower() == "error":
+    if refuse and os.environ.get("MINDTORCH_HOST_FALLBACK", "").lower() == "error":
         raise RuntimeError(f"{text}: refused because MINDTORCH_HOST_FALLBACK=error; compute it on the CPU, or unset the variable")
     log.once(logging.WARNING, text)
 
@@ -178,15 +199,6 @@ def loosen(values: Sequence[Any], out: Any) -> Any:
             if isinstance(t, Tensor) and t.k.device.type == "cpu":
                 t.k = loose_key(t.k)
     return out
-
-
-def _to_ms(p: Any, v: Any, row: Any, values: Sequence[Any]) -> Any:
-    """Argument of a MindSpore kernel: ms.Tensors for tensors, Python numbers for numbers."""
-    if isinstance(v, Tensor):
-        return A.read(v.a) if v.a.__class__ is DeviceArray else A.upload(v.a)
-    if p.type == "TL":
-        return [_to_ms(p, t, row, values) for t in v]
-    return v
 
 
 def _wrap(r: Any, dev: Any) -> Any:

@@ -119,14 +119,16 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     if dev is not None:
         dev = _device.available(dev)
         if dev.type != x.k.device.type:
-            return _move(x, dev, dtype)
+            return _formatted(_move(x, dev, dtype), mf)
     if dtype is not None and dtype is not x.k.dtype:
         x = _cast(x, dtype)
     elif copy:
         x = clone(x)
-    if mf is not None and "preserve" not in str(mf):
-        x = contiguous(x, mf)
-    return x
+    return _formatted(x, mf)
+
+
+def _formatted(x: Tensor, memory_format: Any) -> Tensor:
+    return x if memory_format is None or "preserve" in str(memory_format) else contiguous(x, memory_format)
 
 
 def _move(x: Tensor, dev: Any, dtype: Any) -> Tensor:
@@ -146,7 +148,7 @@ def _to_device(a: np.ndarray, device: Any, origin: Any) -> np.ndarray:
 
 def _caster(d: D.dtype) -> Any:
     def cast(self: Tensor, memory_format: Any = None) -> Tensor:
-        return self if self.k.dtype is d else _cast(self, d)
+        return _formatted(self if self.k.dtype is d else _cast(self, d), memory_format)
 
     cast.__doc__ = f"``to({d!r})``."
     return cast
@@ -173,12 +175,12 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_fo
     where = _device.device("cuda" if device is None else device)
     if where.type == "cpu":
         raise RuntimeError("Invalid device, must be cuda device")
-    return to(self, where)
+    return _formatted(to(self, where), memory_format)
 
 
 def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor on the CPU."""
-    return to(self, _device.cpu)
+    return _formatted(to(self, _device.cpu), memory_format)
 
 
 # ------------------------------------------------------------------------------------------ to Python

@@ -52,7 +52,8 @@ class Store:
         HELD.add(size * np_dtype.itemsize)
 
     def __del__(self) -> None:
-        HELD.add(-self.size * self.np.itemsize)
+        if HELD is not None:  # at the end of the process the module may be taken apart already
+            HELD.add(-self.size * self.np.itemsize)
 
 
 class DeviceArray(np.ndarray):
@@ -277,6 +278,16 @@ def put(a: np.ndarray, device: Any) -> DeviceArray:
     return made(upload(a), device, a.dtype, a.shape)
 
 
+def laid(a: np.ndarray, device: Any) -> DeviceArray:
+    """The array's values on ``device`` with the same order of strides where the elements are dense, row-major otherwise."""
+    order = sorted(range(a.ndim), key=lambda i: -a.strides[i])
+    inner = a.transpose(order)
+    if a.flags.c_contiguous or not inner.flags.c_contiguous:
+        return put(a, device)
+    r = put(inner, device)
+    return adopt(ghost(r).transpose(np.argsort(order)), r.store)
+
+
 def made(value: Any, device: Any, np_dtype: np.dtype, shape: Any = None) -> DeviceArray:
     """A fresh DeviceArray over the ms.Tensor ``value``."""
     shape = tuple(value.shape) if shape is None else shape
@@ -291,6 +302,13 @@ def adopt(r: np.ndarray, store: Store) -> DeviceArray:
     v = r.view(DeviceArray)
     v.store = store
     return v
+
+
+def channels_last(a: DeviceArray) -> DeviceArray:
+    """The same values with dimension 1 innermost in memory, a property of the geometry and of the order in the store."""
+    inner = read(a).permute((0, *range(2, a.ndim), 1))
+    r = made(inner, a.store.device, a.dtype)
+    return adopt(np.moveaxis(ghost(r), -1, 1), r.store)
 
 
 def ghost(a: DeviceArray) -> np.ndarray:

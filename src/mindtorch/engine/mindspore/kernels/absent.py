@@ -4,18 +4,10 @@ from __future__ import annotations
 
 ABSENT: dict[str, str] = {
     "_to_device": "the transfer between devices itself",
-    "_channels_last": "another order of strides is a property of the host's memory; MindSpore's tensors are row-major",
-    "nextafter": "MindSpore's NextAfter gives wrong neighbours on the CPU, and a composition would need the numbers' bits",
-    "hash_tensor": "needs the numbers' bits: MindSpore has no view of a tensor in another dtype",
+    "_channels_last": "another order of strides is made by engine.mindspore.array, from a permuted copy",
     "linalg_eig": "MindSpore's eig gives the eigenvalues in another order than LAPACK",
     "linalg_ldl_factor_ex": "MindSpore has no Bunch-Kaufman factorisation",
     "linalg_ldl_solve": "MindSpore has no Bunch-Kaufman factorisation to solve with",
-    "_linalg_lstsq": "MindSpore's lstsq gives no rank, residuals and singular values",
-    "bessel_y0": "MindSpore's bessel_y0 is good to 1e-4 only, in either precision",
-    "bessel_y1": "MindSpore's bessel_y1 is good to 1e-4 only, in either precision",
-    "airy_ai": "MindSpore has no Airy function",
-    "ctc_losses": "a recursion over a lattice whose lengths are Python numbers; MindSpore's CTCLossV2 takes padded targets only",
-    "ctc_loss_backward": "a recursion over a lattice whose lengths are Python numbers",
     "_standard_gamma_grad": "implicit differentiation of the distribution function: MindSpore has no such slope",
     "_dirichlet_grad": "implicit differentiation of the distribution function: MindSpore has no such slope",
 }

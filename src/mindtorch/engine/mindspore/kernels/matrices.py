@@ -10,7 +10,7 @@ import numpy as np
 from mindtorch.engine.mindspore import door
 from mindtorch.engine.mindspore.kernels import Unsupported, kernel, np_dtype
 from mindtorch.engine.mindspore.kernels.convolution import bilinear
-from mindtorch.engine.mindspore.kernels.moves import const, zeros_of
+from mindtorch.engine.mindspore.kernels.moves import _hosted, const, zeros_of
 from mindtorch.engine.mindspore.kernels.reductions import total
 
 ms = door.load()
@@ -193,20 +193,51 @@ def _eigh(x: Any, uplo: str) -> Any:
 
 @kernel("linalg_lu_factor_ex")
 def _lu_factor(x: Any, pivot: bool) -> Any:
+    """MindSpore factors square matrices. A tall one is the first columns of a square one, whose pivots come column by column;
+    the columns that a wide one has more follow from the factor of its first."""
     _ready(x, kinds=_REAL)
-    if not pivot or x.shape[-1] != x.shape[-2]:
-        raise Unsupported("no pivoting, or not square")
+    if not pivot:
+        raise Unsupported("no pivoting, which PyTorch refuses on the CPU")
+    m, n = x.shape[-2:]
+    if n < m:
+        more = mint.broadcast_to(const(np.eye(m, dtype=np_dtype(x))[:, : m - n]), (*x.shape[:-2], m, m - n))
+        lu, pivots = _square_lu(ops.concat([x, more], -1))
+        # What the columns beyond have swapped in the first ones is swapped back.
+        lu = mint.gather(lu.narrow(-1, 0, n), x.ndim - 2, _rows(pivots, n, n, back=True))
+        pivots = pivots.narrow(-1, 0, n)
+    else:
+        lu, pivots = _square_lu(x.narrow(-1, 0, m) if n > m else x)
+        if n > m:
+            rest = mint.gather(x.narrow(-1, m, n - m), x.ndim - 2, _rows(pivots, 0, n - m))
+            lu = ops.concat([lu, triangular(lu, rest, False, True, True)], -1)
+    _finite(lu)
+    k = min(m, n)
+    diagonal = total(mint.mul(lu.narrow(-2, 0, k).narrow(-1, 0, k), const(np.eye(k, dtype=np_dtype(lu)))), -1)
+    if bool(ops.equal(diagonal, ms.Tensor(0, x.dtype)).any()):
+        raise Unsupported("a singular matrix: its place is reported by the host kernel")
+    return lu, pivots, zeros_of(x.shape[:-2], ms.int32)
+
+
+def _square_lu(x: Any) -> tuple[Any, Any]:
+    """Packed factors and pivots counted from 1, matrix by matrix."""
     from mindspore.scipy import linalg
 
     shape = tuple(x.shape)
     got = [linalg.lu_factor(_each(x)[i]) for i in range(math.prod(shape[:-2]))]
-    lu = ops.stack([a for a, _ in got]).reshape(shape)
-    _finite(lu)
-    diagonal = total(mint.mul(lu, _eye(x)), -1)
-    if bool(ops.equal(diagonal, ms.Tensor(0, x.dtype)).any()):
-        raise Unsupported("a singular matrix: its place is reported by the host kernel")
     pivots = mint.add(ops.stack([p for _, p in got]).astype(ms.int32), ms.Tensor(1, ms.int32))
-    return lu, pivots.reshape(shape[:-1]), zeros_of(shape[:-2], ms.int32)
+    return ops.stack([a for a, _ in got]).reshape(shape), pivots.reshape(shape[:-1])
+
+
+def _rows(pivots: Any, start: int, columns: int, back: bool = False) -> Any:
+    """Index of the rows that the swaps from ``start`` on bring about (or back), for each of the columns."""
+    m = pivots.shape[-1]
+    flat = _hosted(pivots).reshape(-1, m)
+    order = np.tile(np.arange(m), (flat.shape[0], 1))
+    for row, swaps in zip(order, flat):
+        for i in range(start, m):
+            row[i], row[swaps[i] - 1] = row[swaps[i] - 1], row[i]
+    at = (order.argsort(1) if back else order).reshape(*pivots.shape[:-1], m, 1)
+    return const(np.broadcast_to(at, (*at.shape[:-1], columns)).astype(np.int64))
 
 
 @kernel("_linalg_pinv")
@@ -221,6 +252,20 @@ def _pinv(x: Any, limit: Any, hermitian: bool) -> Any:
     keep = mint.greater(s, limit.astype(s.dtype))
     inverse = _inverse_above(s, keep).astype(x.dtype)
     return ops.matmul(mint.mul(_h(vh), mint.unsqueeze(inverse, -2)), _h(u))
+
+
+@kernel("_linalg_lstsq")
+def _lstsq(a: Any, b: Any, rcond: float, driver: str) -> Any:
+    """By singular values: solution, rank and the values themselves. In double, so that small ones are told from rounding."""
+    _ready(a, b)
+    dtype = a.dtype
+    wide = ms.complex128 if dtype in _COMPLEX else ms.float64
+    u, s, vh = svd(a.astype(wide), False)
+    keep = mint.greater(s, mint.mul(s.narrow(-1, 0, 1), ms.Tensor(rcond, s.dtype)))
+    inverse = mint.unsqueeze(_inverse_above(s, keep).astype(wide), -1)
+    x = ops.matmul(_h(vh), mint.mul(inverse, ops.matmul(_h(u), b.astype(wide))))
+    real = ms.float32 if dtype in (ms.float32, ms.complex64) else ms.float64
+    return x.astype(dtype), total(keep.astype(ms.int64), -1), s.astype(real)
 
 
 @kernel("_linalg_cofactor")

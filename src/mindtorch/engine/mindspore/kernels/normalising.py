@@ -46,8 +46,6 @@ def _channel(v: Any, x: Any) -> Any:
 # ------------------------------------------------------------------------------------------ layer norm
 @kernel("layer_norm_backward")
 def _layer_norm_backward(g: Any, x: Any, w: Any, n: int, eps: float) -> Any:
-    if n < 2:
-        raise Unsupported("the gradient of one element is rounding alone, and PyTorch's rounding is the host kernel's")
     if 0 in x.shape:
         return zeros_of(x.shape, x.dtype), zeros_of((n,), x.dtype), zeros_of((n,), x.dtype)
     _floats(x)

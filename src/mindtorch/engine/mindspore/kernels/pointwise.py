@@ -206,19 +206,32 @@ def _pow(x: Any, y: Any) -> Any:
 
 
 def _quotient(x: Any, y: Any, toward_zero: bool) -> tuple[Any, Any]:
-    """Quotient and remainder of whole numbers, exact: MindSpore's CPU target divides long ones in float64."""
+    """Quotient and remainder of whole numbers, exact: MindSpore's CPU target divides long ones in float64.
+
+    What a quotient is off by shows in the remainder, which is exact even where the product wraps; two rounds leave one.
+    """
     q = ops.FloorDiv()(x, y)
-    if x.dtype == ms.int64:
-        big = ms.Tensor(1 << 52, ms.int64)
-        far = mint.logical_or(mint.greater(mint.abs(x), big), mint.greater(mint.abs(y), big))
-        if bool(far.any()):
-            raise Unsupported("division of whole numbers beyond 2**52")
     r = mint.sub(x, mint.mul(q, y))
+    none = beside(0, r)
+    if x.dtype == ms.int64:
+        for _ in range(2):
+            more = ops.FloorDiv()(r, y)
+            q, r = mint.add(q, more), mint.sub(r, mint.mul(more, y))
+        wrong = mint.logical_and(mint.not_equal(r, none), mint.not_equal(mint.less(r, none), mint.less(y, none)))
+        q, r = mint.sub(q, wrong.astype(q.dtype)), mint.add(r, mint.mul(wrong.astype(r.dtype), y))
+        wrong = mint.logical_and(mint.logical_not(mint.not_equal(mint.less(r, none), mint.less(y, none))), _reaches(r, y))
+        q, r = mint.add(q, wrong.astype(q.dtype)), mint.sub(r, mint.mul(wrong.astype(r.dtype), y))
     if toward_zero:
-        turn = mint.logical_and(mint.not_equal(r, beside(0, r)), mint.less(mint.mul(mint.sign(x), mint.sign(y)), beside(0, r)))
+        turn = mint.logical_and(mint.not_equal(r, none), mint.not_equal(mint.less(x, none), mint.less(y, none)))
         step = turn.astype(x.dtype)
         q, r = mint.add(q, step), mint.sub(r, mint.mul(step, y))
     return q, r
+
+
+def _reaches(r: Any, y: Any) -> Any:
+    """Whether a remainder of the divisor's sign is as large as the divisor."""
+    none = beside(0, r)
+    return _where(mint.less(y, none), mint.less_equal(r, y), mint.greater_equal(r, y))
 
 
 def _divisible(y: Any) -> None:

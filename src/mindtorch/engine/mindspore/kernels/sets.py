@@ -125,10 +125,11 @@ def _unique_dim(x: Any, dim: int) -> Any:
 @kernel("_histogramdd")
 def _histogramdd(x: Any, edges: list[Any], weight: Any, density: bool) -> Any:
     n, shape = x.shape[0], tuple(e.shape[0] - 1 for e in edges)
-    if 0 in x.shape and not density:
-        return zeros_of(shape, x.dtype)
-    if 0 in x.shape or x.dtype not in _REAL:
-        raise Unsupported("the density of nothing, or whole numbers")
+    if x.dtype not in _REAL:
+        raise Unsupported("a histogram of whole numbers")
+    if 0 in x.shape:
+        none = zeros_of(shape, x.dtype)
+        return mint.div(none, none) if density else none
     flat, ok = None, None
     for j, e in enumerate(edges):
         e = e.astype(x.dtype)
