@@ -14,12 +14,14 @@ import os
 import sys
 import threading
 import types
+import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from mindtorch import log
+from mindtorch.engine import used
 
 LOAD_WORK = 4_000_000
 """Elements all fused kernels together must have processed before numba is loaded."""
@@ -151,8 +153,11 @@ def _compile(source: Callable[..., Any], flavour: str, fastmath: set[str], helpe
     if helpers:
         names["body"] = names[helpers[0].__name__]
     twin = types.FunctionType(source.__code__, names, source.__name__, source.__defaults__)
-    # The disk cache tells kernels apart by qualified name: sources shared by several helpers need one each.
-    twin.__qualname__ = "_".join([source.__qualname__, *(helper.__name__ for helper in helpers)])
+    # The disk cache tells kernels apart by qualified name, and looks for changes in the source's file alone: sources
+    # shared by several helpers need a name each, and helpers of other files a part in it.
+    codes = [(helper.__code__.co_code, helper.__code__.co_consts, helper.__code__.co_names) for helper in helpers]
+    mark = [f"{zlib.crc32(repr(codes).encode()):x}"] if codes else []
+    twin.__qualname__ = "_".join([source.__qualname__, *(helper.__name__ for helper in helpers), *mark])
     twin.__module__ = source.__module__
     options = {"fastmath": fastmath, "nogil": True, "error_model": "numpy", "parallel": flavour == "parallel"}
     folder = _cache_dir(flavour)
@@ -164,6 +169,29 @@ def _compile(source: Callable[..., Any], flavour: str, fastmath: set[str], helpe
         return _numba.njit(cache=True, **options)(twin)
     finally:
         _numba.config.CACHE_DIR = previous
+
+
+class _Heard:
+    """A compiled body that says it runs. Only while somebody listens: see `hear`."""
+
+    __slots__ = ("body", "name")
+
+    def __init__(self, name: str, body: Any) -> None:
+        self.name, self.body = f"numba {name.strip('_')}", body
+
+    def __call__(self, *args: Any) -> Any:
+        used.say(self.name)
+        return self.body(*args)
+
+
+def hear(on: bool) -> None:
+    """Let compiled kernels tell ``engine.used`` that they run, or (False) put the bare ones back."""
+    with _lock:
+        for kernel in _registry:
+            for slot in ("compiled", "wide"):
+                fn = getattr(kernel, slot)
+                if fn is not None and (fn.__class__ is _Heard) is not on:
+                    setattr(kernel, slot, _Heard(kernel.__name__, fn) if on else fn.body)
 
 
 class Fused:
@@ -208,10 +236,14 @@ class Fused:
             return self._call_wide(args)
         return fn(*args)
 
+    def _built(self, flavour: str) -> Any:
+        fn = _compile(self.source, flavour, self.fastmath, self.helpers)
+        return _Heard(self.__name__, fn) if used.LISTENERS else fn
+
     def _call_wide(self, args: tuple[Any, ...]) -> Any:
         if self.wide is None:
             with _lock:
-                self.wide = _compile(self.source, "parallel", self.fastmath, self.helpers)
+                self.wide = self._built("parallel")
         global _serialise
         if not _serialise:
             result = self._guard(self.wide, args)
@@ -245,7 +277,7 @@ class Fused:
             return False
         with _lock:
             if self.compiled is None and _load():
-                self.compiled = _compile(self.source, "serial", self.fastmath, self.helpers)
+                self.compiled = self._built("serial")
         return self.compiled is not None
 
     def _cold(self, args: tuple[Any, ...]) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mindtorch.engine import used
 from mindtorch.engine.mindspore import door
 
 Pads = tuple[int, int, int, int]
@@ -44,6 +45,8 @@ def _weight_grad(out: int, kernel: Pair, stride: Pair, pads: Pads, dilation: Pai
 
 def forward(x: np.ndarray, w: np.ndarray, stride: Pair, pads: Pads, dilation: Pair, groups: int) -> np.ndarray:
     """Convolution without bias."""
+    if used.LISTENERS:
+        used.say("MindSpore Conv2D")
     run = _forward(w.shape[0], w.shape[2:], stride, pads, dilation, groups)
     return run(door.tensor(x), door.tensor(w)).asnumpy()
 
@@ -57,6 +60,8 @@ def input_grad(
     if stride == (1, 1) and groups == 1 and min(flipped) >= 0 and w.shape[1] >= 16:
         turned = np.ascontiguousarray(w.swapaxes(0, 1)[:, :, ::-1, ::-1])
         return forward(g, turned, stride, tuple(flipped), dilation, groups)  # type: ignore[arg-type]
+    if used.LISTENERS:
+        used.say("MindSpore Conv2DBackpropInput")
     run = _input_grad(w.shape[0], kernel, stride, pads, dilation, groups)
     return run(door.tensor(g), door.tensor(w), (g.shape[0], w.shape[1] * groups, *size)).asnumpy()
 
@@ -69,5 +74,7 @@ def weight_grad(
     g: np.ndarray, x: np.ndarray, stride: Pair, pads: Pads, dilation: Pair, groups: int, kernel: Pair
 ) -> np.ndarray:
     """Gradient of the weight (O, C/groups, *kernel)."""
+    if used.LISTENERS:
+        used.say("MindSpore Conv2DBackpropFilter")
     run = _weight_grad(g.shape[1], kernel, stride, pads, dilation, groups)
     return run(door.tensor(g), door.tensor(x), (g.shape[1], x.shape[1] // groups, *kernel)).asnumpy()

@@ -86,6 +86,7 @@ class FunctionEvent(_Times):
         self.is_backward = span.backward
         self.flops: int | None = span.flops or None
         self.sequence_nr = span.seq
+        self.kernel = span.kernel
         self.cpu_memory_usage = span.memory
 
     @property
@@ -128,6 +129,7 @@ class FunctionEventAvg(_Times):
         self.input_shapes: Any = None
         self.stack: list[str] | None = None
         self.scope = 0
+        self.kernel = ""
         self.cpu_parent: FunctionEvent | None = None
         self.cpu_children: list[FunctionEvent] = []
         self.is_user_annotation = False
@@ -138,6 +140,9 @@ class FunctionEventAvg(_Times):
             self.key, self.input_shapes, self.stack, self.scope = other.key, other.input_shapes, other.stack, other.scope
             self.cpu_parent, self.cpu_children = other.cpu_parent, other.cpu_children
             self.is_user_annotation = other.is_user_annotation
+        for name in other.kernel.split(", "):
+            if name and name not in self.kernel.split(", "):
+                self.kernel = f"{self.kernel}, {name}" if self.kernel else name
         self.count += other.count
         self.cpu_time_total += other.cpu_time_total
         self.self_cpu_time_total += other.self_cpu_time_total
@@ -226,32 +231,54 @@ class EventList(list):
                     file.write(f"{frames} {int(value)}\n")
 
 
-def build(spans: list[recording.Event], base: int, **options: Any) -> EventList:
+class _Loose:
+    """Memory that came or went outside all events."""
+
+    kind, name, shapes, stack, module, backward, flops, seq, kernel = "memory", "[memory]", None, None, "", False, 0, -1, ""
+
+    def __init__(self, at: int, size: int, thread: Any) -> None:
+        self.start = self.end = at
+        self.memory, self.thread = size, thread
+
+
+def build(spans: list[recording.Event], base: int, loose: Iterable[Any] = (), **options: Any) -> EventList:
     """Events of recorded spans. A node of a backward pass is two: the engine's, and in it the function's."""
     made: dict[int, FunctionEvent] = {}
     lanes: dict[int, int] = {}
     out: list[FunctionEvent] = []
 
-    def make(name: str, span: recording.Event) -> FunctionEvent:
+    def make(name: str, span: Any) -> FunctionEvent:
         e = FunctionEvent(len(out), name, span, base, lanes.setdefault(id(span.thread), len(lanes) + 1))
         out.append(e)
         return e
 
+    outside = [_Loose(*x) for x in loose]
     for span in spans:
-        if span.kind not in SHOWN or not span.end:
+        if not span.end:
             continue
         parent = span.parent
         while parent is not None and id(parent) not in made:
             parent = parent.parent
+        if span.kind not in SHOWN:
+            if span.memory and parent is not None:
+                made[id(parent)].cpu_memory_usage += span.memory
+            elif span.memory:
+                outside.append(_Loose(span.end, span.memory, span.thread))
+            continue
         e = make(f"autograd::engine::evaluate_function: {span.name}" if span.kind == "node" else span.name, span)
         if parent is not None:
             made[id(parent)].append_cpu_child(e)
         if span.kind == "node":
             inner = make(span.name, span)
+            inner.cpu_memory_usage = 0
             e.append_cpu_child(inner)
-            e = inner
-        made[id(span)] = e
-    for e in reversed(out):  # ranges, and nodes, hold what was allocated in them
-        if e.scope and e.cpu_children:
-            e.cpu_memory_usage = sum(c.cpu_memory_usage for c in e.cpu_children)
+            made[id(span)] = inner
+        else:
+            made[id(span)] = e
+    for e in reversed(out):  # what is recorded is each event's own
+        if e.cpu_parent is not None:
+            e.cpu_parent.cpu_memory_usage += e.cpu_memory_usage
+    if options.get("profile_memory"):
+        for x in outside:
+            make("[memory]", x)
     return EventList(out, **options)

@@ -192,7 +192,7 @@ class _KinetoProfile:
             raise AssertionError("Profiler is not initialized: no window has been recorded (is the schedule longer than the loop?)")
         if self._shown is None:
             self._shown = _events.build(
-                self._kept, self._done.began, profile_memory=self.profile_memory, with_flops=self.with_flops,
+                self._kept, self._done.began, self._done.loose, profile_memory=self.profile_memory, with_flops=self.with_flops,
                 trace=self.export_chrome_trace,
             )  # fmt: skip
         return self._shown
@@ -206,18 +206,29 @@ class _KinetoProfile:
     def export_chrome_trace(self, path: str) -> None:
         """Write the recording for chrome://tracing or Perfetto (gzip when ``path`` ends in .gz)."""
         self.events()
-        trace.write(path, self._kept, {**self.preset_metadata, **self._user})
+        assert self._done is not None
+        trace.write(path, self._kept, {**self.preset_metadata, **self._user}, self._done.ledger)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Write stacks for flame graphs: see ``EventList.export_stacks``. Needs ``with_stack=True``."""
         self.events().export_stacks(path, metric)
 
     def export_memory_timeline(self, path: str, device: str | None = None) -> None:
-        """Not available: RuntimeError that says what is."""
-        raise RuntimeError(
-            "export_memory_timeline(): no timeline of frees is recorded; use profile_memory=True and "
-            'key_averages().table(sort_by="self_cpu_memory_usage") to see which ops allocate'
-        )
+        """Write bytes held by tensors over time, by category (parameters, optimiser state, inputs, activations, gradients ...).
+
+        ``.html``: a picture; ``.raw.json.gz``: all changes; else JSON (gzip for ``.gz``) of times and sizes, in PyTorch's form.
+        RuntimeError without ``profile_memory=True``.
+        """
+        import warnings
+
+        warnings.warn("export_memory_timeline() is deprecated in PyTorch and will go there", FutureWarning, stacklevel=2)
+        self.events()
+        ledger = self._done.ledger if self._done is not None else None
+        if ledger is None:
+            raise RuntimeError("export_memory_timeline(): nothing is known of memory; use profile(profile_memory=True)")
+        if device is not None and not str(device).startswith("cpu"):
+            log.ignored("export_memory_timeline", "device", "the memory of all tensors is in one timeline")
+        trace.write_memory(path, ledger)
 
     def add_metadata(self, key: str, value: str) -> None:
         """A text that goes into the trace file under ``key``."""

@@ -14,8 +14,11 @@ from typing import Any
 
 from mindtorch.core import observe
 from mindtorch.core.tensor import Leaf, Out, Tensor
-from mindtorch.torch.profiler import flops
-from mindtorch.torch.profiler.names import name_of, part_name
+from mindtorch.engine import used
+from mindtorch.engine.host import jit
+from mindtorch.torch.profiler import calls, flops
+from mindtorch.torch.profiler.memory import Ledger
+from mindtorch.torch.profiler.names import PYTHON, name_of, part_name
 
 _HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _DEEPEST = 48
@@ -25,7 +28,7 @@ class Event:
     """One span of a lane. Times in ns of ``time.perf_counter_ns``."""
 
     __slots__ = (
-        "backward", "base", "end", "flops", "inplace", "kind", "memory", "module", "named", "parent", "phase", "row", "seq",
+        "backward", "base", "end", "flops", "inplace", "kernel", "kind", "memory", "module", "named", "parent", "phase", "row", "seq",
         "shapes", "stack", "start", "thread",
     )  # fmt: skip
 
@@ -70,6 +73,10 @@ class Recorder:
         self._hooks: list[Any] = []
         self._paths: dict[int, str] = {}
         self._roots: list[Any] = []
+        self._optimizers: dict[int, Any] = {}
+        self.ledger: Ledger | None = None
+        self.loose: list[tuple[int, int, Lane]] = []
+        """When, bytes, thread: memory that was freed outside all events."""
 
     # ------------------------------------------------------------------ on and off
     def start(self) -> None:
@@ -80,6 +87,11 @@ class Recorder:
             module.register_module_forward_pre_hook(self._enter_module),
             module.register_module_forward_hook(self._leave_module, always_call=True),
         ]
+        if self.options.memory:
+            self.ledger = Ledger(self._freed)
+        used.LISTENERS.append(self._kernel)
+        jit.hear(True)
+        calls.hear(self)
         observe.RANGES.append(self)
         observe.attach(self)
         self.began = perf_counter_ns()
@@ -89,8 +101,15 @@ class Recorder:
         self.ended = perf_counter_ns()
         observe.detach(self)
         observe.RANGES.remove(self)
+        calls.unhear(self)
+        if self._kernel in used.LISTENERS:
+            used.LISTENERS.remove(self._kernel)
+        jit.hear(bool(used.LISTENERS))
         for handle in self._hooks:
             handle.remove()
+        if self.ledger is not None:
+            self._name_memory(self.ledger)
+            self.ledger.close()
         for lane in self.lanes:
             while lane.top is not None:
                 lane.top.end = self.ended
@@ -99,6 +118,10 @@ class Recorder:
     def clear(self) -> None:
         """Forget what was recorded; open events stay open."""
         self.events = [e for e in self.events if not e.end]
+        self.loose = []
+        if self.ledger is not None:
+            self.ledger.close()
+            self.ledger = Ledger(self._freed)
         self.began = perf_counter_ns()
 
     # ------------------------------------------------------------------ spans
@@ -123,6 +146,7 @@ class Recorder:
         e.end = e.memory = e.flops = 0
         e.base = lane.newest
         e.shapes = e.stack = None
+        e.kernel = ""
         if self.options.stack:
             e.stack = _stack()
         lane.top = e
@@ -147,7 +171,9 @@ class Recorder:
         """An op begins. A row that calls the row of the same name (a check around a kernel) is one event."""
         lane = self._lane()
         top = lane.top
-        if top is not None and top.row is not None and top.row.name == row.name:
+        if top is not None and top.kind == "op" and (top.row.name == row.name if top.row is not None else top.named == name_of(row)):
+            return None
+        if row.name in PYTHON and getattr(row, "kind", "composite") == "composite":
             return None
         named = None
         if row.name == "_part":
@@ -176,8 +202,10 @@ class Recorder:
                     token.seq = q
                     if q > token.thread.newest:
                         token.thread.newest = q
-        if self.options.memory:
-            token.memory = _allocated(row, args, out)
+        if not token.kernel and getattr(row, "kind", "") in _KERNELS:
+            token.kernel = _KERNELS[row.kind]
+        if self.ledger is not None and getattr(row, "kind", "op") != "view":
+            token.memory += self.ledger.took(args, out, _label(token, first), token.thread)
         if self.options.flops:
             counted = flops.of(row, args, out, token.backward)
             token.flops = counted[1] if counted else 0
@@ -187,9 +215,64 @@ class Recorder:
         if token is not None:
             self._close(token, perf_counter_ns())
 
+    def call_begins(self, names: tuple[str, ...], args: Any) -> list[Event] | None:
+        """A public function that is no row is called: see `calls`."""
+        lane = self._lane()
+        if lane.top is not None and lane.top.named == names[0] and lane.top.kind == "op":
+            return None
+        shapes = [_shape(a) for a in args] if self.options.shapes else None
+        opened = []
+        for name in names:
+            e = self._open(lane, "op", name, None)
+            e.shapes, e.start = shapes, perf_counter_ns()
+            opened.append(e)
+        return opened
+
+    def call_ends(self, token: list[Event] | None, args: Any, out: Any) -> None:
+        """It has returned, or raised (``out`` is None)."""
+        now = perf_counter_ns()
+        if token is None:
+            return
+        inner = token[-1]
+        called = any(e.parent is inner for e in self.events[self.events.index(inner) + 1 :]) if self.events[-1] is not inner else False
+        if not called:  # what calls a row leaves the computing to it
+            inner.kernel = inner.kernel or "NumPy"
+        if self.ledger is not None and isinstance(out, Tensor):
+            inner.memory += self.ledger.took(args, out, _label(inner, out), inner.thread)
+        for e in reversed(token):
+            self._close(e, now)
+
     def shadowed(self, shadow: Any, x: Any) -> None:
         """The next op on ``shadow`` computes the new value of ``x``: it is the in-place form."""
         self._lane().shadow = shadow
+
+    # ------------------------------------------------------------------ kernels and memory
+    def _kernel(self, name: str) -> None:
+        """A kernel that is not NumPy computes for what is going on in this thread."""
+        top = self._lane().top
+        if top is not None and name not in top.kernel.split(" + "):
+            top.kernel = f"{top.kernel} + {name}" if top.kernel else name
+
+    def _freed(self, size: int) -> Lane:
+        """Memory died in this thread."""
+        lane = self._lane()
+        if lane.top is not None:
+            lane.top.memory -= size
+        else:
+            self.loose.append((perf_counter_ns(), -size, lane))
+        return lane
+
+    def _state_of(self, optimizer: Any) -> list[Any]:
+        return [v for s in optimizer.state.values() if isinstance(s, dict) for v in s.values()]
+
+    def _name_memory(self, ledger: Ledger) -> None:
+        """Say which memory is parameters, gradients and state, now that all modules and optimisers have shown themselves."""
+        for module in self._roots:
+            parameters = list(module.parameters())
+            ledger.label(parameters, "PARAMETER")
+            ledger.label([p.grad for p in parameters if p.grad is not None], "GRADIENT")
+        for optimizer in self._optimizers.values():
+            ledger.label(self._state_of(optimizer), "OPTIMIZER_STATE")
 
     # ------------------------------------------------------------------ phases and modules
     def enter(self, kind: str, name: str, what: Any) -> Event | None:
@@ -201,18 +284,28 @@ class Recorder:
             e.seq = getattr(what, "q", -1) if what.__class__ is not Leaf else -1
         elif kind in ("backward", "optimizer", "data", "transfer"):
             e.phase = kind
+            if kind == "optimizer" and self.ledger is not None and id(what) not in self._optimizers:
+                self._optimizers[id(what)] = what
+                self.ledger.label(self._state_of(what), "OPTIMIZER_STATE")
         e.start = perf_counter_ns()
         return e
 
     def leave(self, token: Event | None) -> None:
         """A phase ends."""
-        if token is not None:
-            self._close(token, perf_counter_ns())
+        if token is None:
+            return
+        now = perf_counter_ns()
+        if self.ledger is not None and token.phase == "optimizer" and token.kind == "optimizer":
+            for optimizer in self._optimizers.values():  # its state is made by no op
+                token.memory += self.ledger.found(self._state_of(optimizer), "OPTIMIZER_STATE", token.thread)
+        self._close(token, now)
 
     def _enter_module(self, module: Any, args: Any) -> None:
         lane = self._lane()
         if id(module) not in self._paths:
             self._adopt(module)
+        if self.ledger is not None and not lane.modules:
+            self.ledger.label([*args], "INPUT")
         lane.modules.append(self._paths[id(module)])
         e = self._open(lane, "module", f"nn.Module: {type(module).__name__}", None)
         e.start = perf_counter_ns()
@@ -244,21 +337,19 @@ def _shape(a: Any) -> Any:
     return []
 
 
-def _allocated(row: Any, args: Any, out: Any) -> int:
-    """Bytes of results that are new memory."""
-    if getattr(row, "kind", "op") == "view":
-        return 0
-    import numpy as np
+_KERNELS = {"op": "NumPy", "view": "view"}
+"""What computes a row of this kind when no kernel has spoken up. A composite leaves it to the rows it calls."""
 
-    given = [t for a in args for t in (a if a.__class__ in (list, tuple) else (a,)) if isinstance(t, Tensor)]
-    total = 0
-    for t in out if out.__class__ in (tuple, list) else (out,):
-        if not isinstance(t, Tensor) or any(t is g for g in given):
-            continue
-        if t.a.__class__ is np.ndarray and any(g.a.__class__ is np.ndarray and np.may_share_memory(t.a, g.a) for g in given):
-            continue
-        total += t.a.size * t.k.np.itemsize
-    return total
+
+def _label(e: Event, out: Any) -> str:
+    """What memory made in ``e`` is, until more is known."""
+    if e.phase in ("data", "transfer"):
+        return "INPUT"
+    if e.phase == "optimizer":
+        return "OPTIMIZER_STATE"
+    if e.backward:
+        return "AUTOGRAD_DETAIL"
+    return "ACTIVATION" if isinstance(out, Tensor) and out.n is not None and out.n.__class__ is not Leaf else "TEMPORARY"
 
 
 def _stack() -> list[tuple[Any, int]]:

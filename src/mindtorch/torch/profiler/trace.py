@@ -9,6 +9,7 @@ import socket
 from typing import Any
 
 from mindtorch.torch.profiler import recording
+from mindtorch.torch.profiler.memory import Ledger, page
 
 _ROWS = {"": "forward", "backward": "backward", "optimizer": "optimizer", "data": "DataLoader", "transfer": "transfer"}
 _CATEGORIES = {"op": "cpu_op", "node": "cpu_op", "module": "python_function", "backward": "user_annotation", "transfer": "cpu_op"}
@@ -46,6 +47,8 @@ def _span(number: int, e: recording.Event, forward_of: dict[int, recording.Event
         args["Call stack"] = ";".join(recording.located(e.stack))
     if e.flops:
         args["flops"] = e.flops
+    if e.kernel:
+        args["kernel"] = e.kernel
     return {
         "ph": "X",
         "cat": _CATEGORIES.get(e.kind, "user_annotation"),
@@ -73,7 +76,18 @@ def _arrow(e: recording.Event, at_end: bool) -> dict[str, Any]:
     return out
 
 
-def made(spans: list[recording.Event], metadata: dict[str, Any]) -> dict[str, Any]:
+def _memory(ledger: Ledger) -> list[dict[str, Any]]:
+    """An instant event for each change, as PyTorch writes them."""
+    held, out = sum(ledger.before.values()), []
+    for c in sorted(ledger.changes):
+        held += c.bytes
+        args = {"Total Reserved": 0, "Total Allocated": held, "Bytes": c.bytes, "Device Id": -1, "Device Type": 0, "Addr": c.number}
+        where = {"pid": os.getpid(), "tid": c.thread.ident if c.thread is not None else 0, "ts": c.at / 1e3}
+        out.append({"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", **where, "args": args})
+    return out
+
+
+def made(spans: list[recording.Event], metadata: dict[str, Any], ledger: Ledger | None = None) -> dict[str, Any]:
     """The trace as it goes into the file."""
     spans = [e for e in spans if e.end]
     forward_of = {e.seq: e for e in spans if e.kind == "op" and e.seq >= 0 and not e.backward}
@@ -91,16 +105,29 @@ def made(spans: list[recording.Event], metadata: dict[str, Any]) -> dict[str, An
         "displayTimeUnit": "ms",
         "baseTimeNanoseconds": 0,
         **metadata,
-        "traceEvents": _row_names(rows) + events,
+        "traceEvents": _row_names(rows) + events + (_memory(ledger) if ledger is not None else []),
     }
 
 
-def write(path: str, spans: list[recording.Event], metadata: dict[str, Any]) -> None:
-    """Write the trace; compressed when ``path`` ends in .gz."""
-    text = json.dumps({**made(spans, metadata), "traceName": path})
+def _write(path: str, text: str) -> None:
     if str(path).endswith(".gz"):
         with gzip.open(path, "wt", encoding="utf-8") as file:
             file.write(text)
     else:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
+
+
+def write(path: str, spans: list[recording.Event], metadata: dict[str, Any], ledger: Ledger | None = None) -> None:
+    """Write the trace; compressed when ``path`` ends in .gz."""
+    _write(path, json.dumps({**made(spans, metadata, ledger), "traceName": path}))
+
+
+def write_memory(path: str, ledger: Ledger) -> None:
+    """Write a memory timeline: see ``profile.export_memory_timeline``."""
+    if str(path).endswith(".html"):
+        _write(path, page(ledger))
+    elif str(path).endswith((".raw.json.gz", ".raw.json")):
+        _write(path, json.dumps(ledger.raw()))
+    else:
+        _write(path, json.dumps(ledger.timeline()))
