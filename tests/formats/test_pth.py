@@ -376,3 +376,20 @@ def test_unsafe_globals_are_listed():
     }
     got = pth.unsafe_globals(io.BytesIO(raw), lambda m, n: (m, n) in known)
     assert got == ["torch.nn.modules.linear.Linear", "torch._utils._rebuild_parameter"]
+
+
+def test_other_picklers_change_nothing():
+    code = """
+        import pickle
+        def meddle(self, obj):  # as dill does when it is imported
+            raise AssertionError("the table of the standard pickler was asked")
+        pickle._Pickler.dispatch[type] = pickle._Pickler.dispatch[dict] = meddle
+        import io
+        import mindtorch.torch as torch
+        f = io.BytesIO()
+        torch.save({"t": torch.ones(2), "d": torch.float32, "c": complex, "n": {1, 2}}, f)
+        assert torch.load(io.BytesIO(f.getvalue()))["t"].tolist() == [1, 1]
+        print("untouched")
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
+    assert done.stdout == "untouched\n", done.stderr

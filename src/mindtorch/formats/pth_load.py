@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,11 +20,12 @@ from mindtorch.formats.pth_zip import ZipReader
 
 
 def _unpickler(hooks: Hooks, safe: bool, encoding: str, pickle_module: Any, extra: dict[str, Any]) -> Any:
-    """The function ``(stream, persistent) -> object`` for this load."""
+    """The function ``(bytes or file, persistent) -> object`` for this load."""
     if safe:
 
-        def run(stream: Any, persistent: Callable[[Any], Any]) -> Any:
-            return SafeUnpickler(stream, hooks.find, persistent, hooks.build, encoding, hooks.calls).load()
+        def run(source: Any, persistent: Callable[[Any], Any]) -> Any:
+            with _without_collections():
+                return SafeUnpickler(source, hooks.find, persistent, hooks.build, encoding, hooks.calls).load()
 
         return run
 
@@ -37,8 +40,8 @@ def _unpickler(hooks: Hooks, safe: bool, encoding: str, pickle_module: Any, extr
         def persistent_load(self, pid: Any) -> Any:
             return self.answer(pid)
 
-    def run_trusting(stream: Any, persistent: Callable[[Any], Any]) -> Any:
-        u = Trusting(stream, encoding=encoding, **extra)
+    def run_trusting(source: Any, persistent: Callable[[Any], Any]) -> Any:
+        u = Trusting(io.BytesIO(source) if isinstance(source, bytes) else source, encoding=encoding, **extra)
         u.answer = persistent
         try:
             return u.load()
@@ -46,6 +49,18 @@ def _unpickler(hooks: Hooks, safe: bool, encoding: str, pickle_module: Any, extr
             raise EOFError("Ran out of input: the checkpoint is empty or truncated") from e
 
     return run_trusting
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """No garbage collection meanwhile: what a checkpoint makes is kept, and going through it all is half of the time."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
 
 
 _TORCHES = ("torch", "torch.cuda", "torch.storage", "mindtorch.torch", "mindtorch.torch.storage")
@@ -67,7 +82,7 @@ def _load_zip(zf: ZipReader, hooks: Hooks, unpickle: Any, mmap: bool, endian: st
 
     def fetch(name: str, key: str, location: str, count: int) -> StorageData:
         record, width = f"data/{key}", STORAGE_TYPES[name].itemsize
-        if location == "meta" or not hooks.wants(location):
+        if not hooks.wants(location):
             # Nothing will look at the contents: a size is enough, and takes no memory.
             return StorageData(name, np.broadcast_to(np.uint8(0), count * width), location, key)
         if skip:
@@ -79,8 +94,7 @@ def _load_zip(zf: ZipReader, hooks: Hooks, unpickle: Any, mmap: bool, endian: st
     def persistent(pid: Any) -> Any:
         if not isinstance(pid, tuple) or len(pid) < 5 or pid[0] not in ("storage", b"storage"):
             raise pickle.UnpicklingError("the file is corrupted: it has an unknown persistent id")
-        _, cls, key, location, count = pid[:5]
-        key, location, name = _text(key), _text(location), type_name(cls)
+        key, location, name, count = _text(pid[2]), _text(pid[3]), type_name(pid[1]), pid[4]
         if not isinstance(count, int) or count < 0:
             raise pickle.UnpicklingError(f"the file is corrupted: storage {key} has a size that is none")
         if key not in made:
@@ -91,7 +105,7 @@ def _load_zip(zf: ZipReader, hooks: Hooks, unpickle: Any, mmap: bool, endian: st
 
     if not mmap and not skip:
         zf.read_ahead("data/")
-    return unpickle(io.BytesIO(text), persistent)
+    return unpickle(text, persistent)
 
 
 def _untyped_widths(text: bytes) -> dict[str, set[int]]:
@@ -110,11 +124,13 @@ def _untyped_widths(text: bytes) -> dict[str, set[int]]:
         return _text(pid[2]) if isinstance(pid, tuple) and len(pid) > 2 else None
 
     if b"UntypedStorage" in text:
-        SafeUnpickler(io.BytesIO(text), find, storage, encoding="bytes").load()
+        SafeUnpickler(text, find, storage, encoding="bytes").load()
     return widths
 
 
 def _text(value: Any) -> str:
+    if type(value) is str and len(value) < 1000:
+        return value
     return value.decode("ascii", "replace") if isinstance(value, bytes) else str(value)[:1000]
 
 

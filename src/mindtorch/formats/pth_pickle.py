@@ -18,11 +18,15 @@ UnpicklingError = pickle.UnpicklingError
 Find = Callable[[str, str], Any]
 
 _CUT = "the pickle ends too early: the file is truncated"
-_MARK = object()
 _PIECE = 1 << 20
+_WINDOW = 1 << 16
+"""Bytes of a file that are looked at together."""
+_PAD = bytes(16)
 _FORMS = {form: struct.Struct(form) for form in ("<i", "<B", "<H", "<I", "<Q", ">d")}
 _BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError, struct.error)
 """What nonsense in a pickle can raise inside a step; UnpicklingError and RuntimeError say more and pass."""
+
+_PUT, _LONG_PUT, _GET, _TEXT, _MARK, _TUPLE, _INT1, _INT2, _TUPLE2, _REDUCE, _STOP = b"qrhX(tKM\x86R."
 
 _RENAMED_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 _RENAMED_NAMES = {("builtins", "xrange"): "range", ("builtins", "unicode"): "str", ("builtins", "long"): "int"}
@@ -109,7 +113,7 @@ class UnknownGlobal:
 
 
 class SafeUnpickler:
-    """Reads one pickle from ``file``.
+    """Reads one pickle from ``source``: its bytes, or a seekable file whose position is after the pickle then.
 
     ``find(module, name)`` returns an allowed global or raises; ``persistent(pid)`` answers persistent ids;
     ``build(object, state)`` may give state to objects of the caller's classes (returns False when it declines);
@@ -118,87 +122,161 @@ class SafeUnpickler:
 
     def __init__(
         self,
-        file: Any,
+        source: Any,
         find: Find,
         persistent: Callable[[Any], Any],
         build: Callable[[Any, Any], bool] | None = None,
         encoding: str = "utf-8",
         calls: Callable[[Any], bool] | None = None,
     ) -> None:
-        self.file = file
+        # The window on the pickle: data[at:end], then zeros, so that the number after an opcode can always be read.
+        # Opcodes up to ``limit`` may run; what one has read beyond the end is noticed before the next.
+        whole = isinstance(source, bytes)
+        self.file = None if whole else source
+        self.data: bytes = source + _PAD if whole else _PAD
+        self.at = 0
+        self.end = len(self.data) - len(_PAD)
+        self.limit = self.end - 1
         self.find = find
         self.persistent = persistent
         self.build = build
         self.calls = calls
         self.encoding = encoding
         self.stack: list[Any] = []
+        self.below: list[list[Any]] = []
+        """The stacks under each open mark."""
         self.memo: dict[int, Any] = {}
         self.found: dict[int, Any] = {}
+        self.able: dict[int, Callable[..., Any]] = {}
+        """How each global that may be called is called; ``found`` keeps them alive, so an id stays theirs."""
         self.asking = False
 
     # ------------------------------------------------------------------------------------ reading
+    def _more(self) -> bool:
+        """Extend the window; False at the end of the file."""
+        new = self.file.read(_WINDOW) if self.file is not None else b""
+        if not new:
+            self.limit = self.end - 1
+            return False
+        left = self.data[self.at : self.end]
+        self.data = b"".join((left, new, _PAD))
+        self.at, self.end = 0, len(left) + len(new)
+        self.limit = self.end - len(_PAD)
+        return True
+
     def _read(self, n: int) -> bytes:
+        start, stop = self.at, self.at + n
+        if stop <= self.end:
+            self.at = stop
+            return self.data[start:stop]
         # In pieces, because a file object sets memory aside for the size that a broken pickle may claim.
-        data = self.file.read(n if n < _PIECE else _PIECE)
-        if n > _PIECE and len(data) == _PIECE:
-            pieces, left = [data], n - _PIECE
-            while left and pieces[-1]:
-                pieces.append(self.file.read(min(left, _PIECE)))
-                left -= len(pieces[-1])
-            data = b"".join(pieces)
-        if len(data) != n:
+        pieces = [self.data[start : self.end]]
+        left = n - len(pieces[0])
+        while left and self.file is not None:
+            pieces.append(self.file.read(min(left, _PIECE)))
+            left -= len(pieces[-1])
+            if not pieces[-1]:
+                break
+        if left:
             raise UnpicklingError(_CUT)
-        return data
+        self.data, self.at, self.end, self.limit = _PAD, 0, 0, -1
+        return b"".join(pieces)
 
     def _line(self) -> bytes:
-        line = self.file.readline(_PIECE)
-        if not line.endswith(b"\n"):
-            raise UnpicklingError(_CUT)
-        return line[:-1]
+        while True:
+            stop = self.data.find(b"\n", self.at, min(self.end, self.at + _PIECE))
+            if stop >= 0:
+                line = self.data[self.at : stop]
+                self.at = stop + 1
+                return line
+            if self.end - self.at > _PIECE or not self._more():
+                raise UnpicklingError(_CUT)
 
     def _number(self, form: str) -> int:
         s = _FORMS[form]
-        data = self.file.read(s.size)
-        if len(data) != s.size:
-            raise UnpicklingError(_CUT)
-        return s.unpack(data)[0]
-
-    def _byte(self) -> int:
-        data = self.file.read(1)
-        if not data:
-            raise UnpicklingError(_CUT)
-        return data[0]
+        self.at += s.size
+        return s.unpack_from(self.data, self.at - s.size)[0]
 
     def load(self) -> Any:
         """The object; UnpicklingError when the stream is broken or names something that is not allowed."""
-        read, steps = self.file.read, _STEPS
-        while True:
-            code = read(1)
-            if not code:
+        self._run()
+        if len(self.stack) != 1 or self.below:
+            raise UnpicklingError("the pickle is broken: it does not end with one object")
+        if self.file is not None and self.at != self.end:
+            self.file.seek(self.file.tell() - (self.end - self.at))
+        return self.stack.pop()
+
+    def _go_on(self, at: int) -> tuple[bytes, int, int]:
+        """The window, and the position in it, once the next opcode is there."""
+        self.at = at
+        while self.at > self.limit:
+            if not self._more() and self.at > self.limit:
                 raise UnpicklingError(_CUT)
-            if code == b".":
-                if len(self.stack) != 1:
-                    raise UnpicklingError("the pickle is broken: it does not end with one object")
-                return self.stack.pop()
-            step = steps.get(code)
-            if step is None:
-                raise UnpicklingError(f"pickle opcode {code!r} is not allowed in a checkpoint")
-            try:
-                step(self)
-            except _BROKEN as e:
-                if self.asking:
-                    raise  # the caller's own error
-                why = f"{type(e).__name__} {str(e)[:200]}"
-                raise UnpicklingError(f"the pickle is broken at opcode {code!r}: {why}") from e
+        return self.data, self.at, self.limit
+
+    def _run(self) -> None:
+        """Follow the opcodes up to the last. The frequent ones are written out, the others are in the table of steps."""
+        memo, below, able, u32 = self.memo, self.below, self.able, _FORMS["<I"].unpack_from
+        stack, data, at, limit = self.stack, self.data, self.at, self.limit
+        code = 0
+        try:
+            while code != _STOP:
+                if at > limit:
+                    data, at, limit = self._go_on(at)
+                code = data[at]
+                at += 1
+                if code == _PUT:
+                    memo[data[at]] = stack[-1]
+                    at += 1
+                elif code == _LONG_PUT:
+                    memo[u32(data, at)[0]] = stack[-1]
+                    at += 4
+                elif code == _GET:
+                    stack.append(memo[data[at]])
+                    at += 1
+                elif code == _TEXT and (stop := at + 4 + u32(data, at)[0]) <= limit:
+                    stack.append(str(data[at + 4 : stop], "utf-8", "surrogatepass"))
+                    at = stop
+                elif code == _MARK:
+                    below.append(stack)
+                    self.stack = stack = []
+                elif code == _TUPLE:
+                    items = tuple(stack)
+                    self.stack = stack = below.pop()
+                    stack.append(items)
+                elif code == _INT1:
+                    stack.append(data[at])
+                    at += 1
+                elif code == _INT2:
+                    stack.append(data[at] | data[at + 1] << 8)
+                    at += 2
+                elif code == _TUPLE2:
+                    stack[-2:] = [(stack[-2], stack[-1])]
+                elif code == _REDUCE:
+                    args, fn = stack.pop(), stack[-1]
+                    if type(args) is not tuple:
+                        raise UnpicklingError(f"the pickle is broken: arguments of {fn!r} are no tuple")
+                    stack[-1] = (able.get(id(fn)) or self._allowed(fn))(*args)
+                else:
+                    self.at = at
+                    _STEPS[code](self)
+                    stack, data, at, limit = self.stack, self.data, self.at, self.limit
+            self.at = at
+        except _BROKEN as e:
+            self._complain(code, e)
+
+    def _complain(self, code: int, e: BaseException) -> None:
+        if self.asking:
+            raise e  # the caller's own error
+        why = f"{type(e).__name__} {str(e)[:200]}"
+        raise UnpicklingError(f"the pickle is broken at opcode {bytes([code])!r}: {why}") from e
 
     # ------------------------------------------------------------------------------------ helpers of the steps
     def _pop_mark(self) -> list[Any]:
-        for i in range(len(self.stack) - 1, -1, -1):
-            if self.stack[i] is _MARK:
-                items = self.stack[i + 1 :]
-                del self.stack[i:]
-                return items
-        raise UnpicklingError("the pickle is broken: a mark is missing")
+        if not self.below:
+            raise UnpicklingError("the pickle is broken: a mark is missing")
+        items, self.stack = self.stack, self.below.pop()
+        return items
 
     def _global(self, module: str, name: str) -> Any:
         module, name = modern_name(module, name)
@@ -212,23 +290,19 @@ class SafeUnpickler:
         self.asking = False
         return answer
 
-    def _allowed(self, fn: Any) -> Any:
+    def _allowed(self, fn: Any) -> Callable[..., Any]:
+        """How ``fn`` is called; UnpicklingError when the pickle may not call it."""
         if id(fn) not in self.found or not callable(fn):
             raise UnpicklingError(f"the pickle calls a {type(fn).__name__}, which it did not name as a global")
         if self.calls is not None and not self.calls(fn):
             raise UnpicklingError(f"the pickle calls {getattr(fn, '__name__', fn)}, which may be named only")
-        return fn
-
-    def _reduce(self) -> None:
-        args = self.stack.pop()
-        fn = self._allowed(self.stack[-1])
-        if not isinstance(args, tuple):
-            raise UnpicklingError(f"the pickle is broken: arguments of {fn!r} are no tuple")
-        self.stack[-1] = (_CAREFUL.get(fn, fn) if isinstance(fn, type) else fn)(*args)
+        self.able[id(fn)] = call = _CAREFUL.get(fn, fn) if isinstance(fn, type) else fn
+        return call
 
     def _new(self, kwargs: dict[str, Any]) -> None:
         args = self.stack.pop()
-        cls = self._allowed(self.stack[-1])
+        cls = self.stack[-1]
+        self._allowed(cls)
         if isinstance(cls, UnknownGlobal) and isinstance(args, tuple):
             self.stack[-1] = cls(*args)
             return
@@ -277,11 +351,16 @@ class SafeUnpickler:
         return {b"00": False, b"01": True}.get(line) if line in (b"00", b"01") else int(line)
 
     def _top(self, n: int) -> None:
-        items = tuple(self.stack[len(self.stack) - n :])
-        if len(items) != n or any(i is _MARK for i in items):
+        items = tuple(self.stack[-n:])
+        if len(items) != n:
             raise UnpicklingError("the pickle is broken: too few objects")
-        del self.stack[len(self.stack) - n :]
-        self.stack.append(items)
+        self.stack[-n:] = [items]
+
+    def _drop(self) -> None:
+        if self.stack:
+            self.stack.pop()
+        else:
+            self._pop_mark()
 
 
 def _pushing() -> dict[bytes, Callable[[SafeUnpickler], Any]]:
@@ -289,7 +368,11 @@ def _pushing() -> dict[bytes, Callable[[SafeUnpickler], Any]]:
     s: dict[bytes, Callable[[SafeUnpickler], Any]] = {}
 
     def push(code: bytes, value: Callable[[SafeUnpickler], Any]) -> None:
-        s[code] = lambda u: u.stack.append(value(u))
+        def step(u: SafeUnpickler) -> None:
+            made = value(u)  # before the stack is asked for: this may have changed it
+            u.stack.append(made)
+
+        s[code] = step
 
     def quoted(u: SafeUnpickler) -> Any:
         line = u._line()
@@ -297,16 +380,16 @@ def _pushing() -> dict[bytes, Callable[[SafeUnpickler], Any]]:
             raise UnpicklingError("the pickle is broken: a string without quotes")
         return u._old_text(codecs.escape_decode(line[1:-1])[0])  # type: ignore[attr-defined]
 
-    for code, value in ((b"N", None), (b"\x88", True), (b"\x89", False), (b"(", _MARK), (b")", ())):
-        push(code, lambda u, v=value: v)
+    for code, value in ((b"N", None), (b"\x88", True), (b"\x89", False), (b")", ())):
+        s[code] = lambda u, v=value: u.stack.append(v)
     for code, make in ((b"]", list), (b"}", dict), (b"\x8f", set)):
         push(code, lambda u, make=make: make())
-    for code, form in ((b"J", "<i"), (b"K", "<B"), (b"M", "<H"), (b"G", ">d")):
+    for code, form in ((b"J", "<i"), (b"G", ">d")):
         push(code, lambda u, form=form: u._number(form))
     push(b"I", SafeUnpickler._int_line)
     push(b"L", lambda u: int(u._line().rstrip(b"L")))
     push(b"F", lambda u: float(u._line()))
-    push(b"\x8a", lambda u: int.from_bytes(u._read(u._byte()), "little", signed=True))
+    push(b"\x8a", lambda u: int.from_bytes(u._read(u._number("<B")), "little", signed=True))
     push(b"\x8b", lambda u: int.from_bytes(u._read(u._number("<I")), "little", signed=True))
     for code, form in ((b"X", "<I"), (b"\x8c", "<B"), (b"\x8d", "<Q")):
         push(code, lambda u, form=form: u._read(u._number(form)).decode("utf-8", "surrogatepass"))
@@ -317,11 +400,9 @@ def _pushing() -> dict[bytes, Callable[[SafeUnpickler], Any]]:
         push(code, lambda u, form=form: u._old_text(u._read(u._number(form))))
     push(b"V", lambda u: u._line().decode("raw-unicode-escape"))
     push(b"S", quoted)
-    push(b"t", lambda u: tuple(u._pop_mark()))
-    push(b"l", lambda u: list(u._pop_mark()))
+    push(b"l", SafeUnpickler._pop_mark)
     push(b"\x91", lambda u: frozenset(map(hashable, u._pop_mark())))
     push(b"c", lambda u: u._global(u._line().decode(), u._line().decode()))
-    push(b"h", lambda u: u.memo[u._byte()])
     push(b"j", lambda u: u.memo[u._number("<I")])
     push(b"g", lambda u: u.memo[int(u._line())])
     push(b"2", lambda u: u.stack[-1])
@@ -330,8 +411,8 @@ def _pushing() -> dict[bytes, Callable[[SafeUnpickler], Any]]:
     return s
 
 
-def _steps() -> dict[bytes, Callable[[SafeUnpickler], Any]]:
-    """What every allowed opcode does."""
+def _steps() -> list[Callable[[SafeUnpickler], Any]]:
+    """What every opcode does that is not written out in the loop."""
     s = _pushing()
 
     def dictionary(u: SafeUnpickler) -> None:
@@ -349,12 +430,15 @@ def _steps() -> dict[bytes, Callable[[SafeUnpickler], Any]]:
         value, key = u.stack.pop(), u.stack.pop()
         u._put([key, value])
 
-    def drop(u: SafeUnpickler) -> None:
-        u.stack.pop()
-
     def protocol(u: SafeUnpickler) -> None:
-        if u._byte() > 5:
+        if u._number("<B") > 5:
             raise UnpicklingError("the pickle has a protocol newer than 5")
+
+    def refuse(code: bytes) -> Callable[[SafeUnpickler], None]:
+        def step(u: SafeUnpickler) -> None:
+            raise UnpicklingError(f"pickle opcode {code!r} is not allowed in a checkpoint")
+
+        return step
 
     def keep(n: Callable[[SafeUnpickler], int]) -> Callable[[SafeUnpickler], None]:
         def step(u: SafeUnpickler) -> None:
@@ -362,21 +446,22 @@ def _steps() -> dict[bytes, Callable[[SafeUnpickler], Any]]:
 
         return step
 
-    s[b"d"], s[b"\x93"], s[b"s"], s[b"0"], s[b"\x80"] = dictionary, stack_global, one_item, drop, protocol
+    s[b"d"], s[b"\x93"], s[b"s"], s[b"\x80"] = dictionary, stack_global, one_item, protocol
+    s[b"0"] = SafeUnpickler._drop
     s[b"1"] = lambda u: u._pop_mark() and None
-    s[b"q"], s[b"r"] = keep(lambda u: u._byte()), keep(lambda u: u._number("<I"))
     s[b"p"], s[b"\x94"] = keep(lambda u: int(u._line())), keep(lambda u: len(u.memo))
     s[b"\x95"] = lambda u: u._number("<Q")
     s[b"a"] = lambda u: u._append([u.stack.pop()])
     s[b"e"] = lambda u: u._append(u._pop_mark())
     s[b"u"] = lambda u: u._put(u._pop_mark())
     s[b"\x90"] = lambda u: u._add(u._pop_mark())
-    for code, n in ((b"\x85", 1), (b"\x86", 2), (b"\x87", 3)):
+    for code, n in ((b"\x85", 1), (b"\x87", 3)):
         s[code] = lambda u, n=n: u._top(n)
-    s[b"R"], s[b"b"] = SafeUnpickler._reduce, SafeUnpickler._give_state
+    s[b"b"] = SafeUnpickler._give_state
+    s[b"."] = lambda u: None
     s[b"\x81"] = lambda u: u._new({})
     s[b"\x92"] = lambda u: u._new(u.stack.pop())
-    return s
+    return [s.get(bytes([code])) or refuse(bytes([code])) for code in range(256)]
 
 
 _STEPS = _steps()
@@ -390,10 +475,21 @@ class Global:
         self.__name__ = name
 
 
+_SAVES = {
+    type(None): "none", bool: "bool", int: "long", float: "float", bytes: "bytes", bytearray: "bytearray", str: "str",
+    tuple: "tuple", list: "list", dict: "dict", set: "set", frozenset: "frozenset", type: "type",
+    pickle.PickleBuffer: "picklebuffer",
+}  # fmt: skip
+"""What the standard pickler writes these types with. Its own table is open to all: dill, once imported, is in it."""
+
+
 class NamingPickler(pickle._Pickler):  # type: ignore[misc,name-defined]
     """The standard pickler, except that ``rename(module)`` chooses the module name written for a class or function."""
 
-    dispatch: ClassVar[dict[Any, Any]] = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
+    dispatch: ClassVar[dict[Any, Any]] = {
+        kind: getattr(pickle._Pickler, f"save_{name}")  # type: ignore[attr-defined]
+        for kind, name in _SAVES.items()
+    }
 
     def __init__(
         self, file: Any, protocol: int, rename: Callable[[str], str], persistent: Callable[[Any], Any]

@@ -109,9 +109,13 @@ def strided(
         raise RuntimeError("the file describes an impossible tensor: a size, stride or offset is no integer") from None
     if len(size) != len(stride) or offset < 0 or min(size, default=0) < 0 or min(stride, default=0) < 0:
         raise RuntimeError(f"the file describes an impossible tensor: size {size}, stride {stride}, offset {offset}")
-    count = data.nbytes // dtype.itemsize
-    empty = 0 in size
-    last = offset + sum((n - 1) * s for n, s in zip(size, stride)) if not empty else offset - 1
+    item = dtype.itemsize
+    count = data.nbytes // item
+    last = offset
+    for n, step in zip(size, stride):
+        last += (n - 1) * step
+    if 0 in size:
+        last = offset - 1
     if last >= count:
         raise RuntimeError(
             f"the file describes a tensor that leaves its storage: size {size}, stride {stride}, offset {offset} "
@@ -119,8 +123,7 @@ def strided(
         )
     if len(size) > 32:
         raise RuntimeError(f"the file describes a tensor of {len(size)} dimensions; 32 are possible")
-    flat = data[: count * dtype.itemsize].view(dtype)
-    bytes_stride = tuple(s * dtype.itemsize for s in stride)
-    if empty:
+    bytes_stride = tuple([s * item for s in stride])
+    if 0 in size:
         return np.ndarray(size, dtype, buffer=data[:0], strides=bytes_stride)
-    return np.ndarray(size, dtype, buffer=flat, offset=offset * dtype.itemsize, strides=bytes_stride)
+    return np.ndarray(size, dtype, buffer=data, offset=offset * item, strides=bytes_stride)

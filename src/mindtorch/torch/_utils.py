@@ -73,9 +73,8 @@ def _rebuild_tensor_v2(
     metadata: Any = None,
 ) -> Tensor:
     """A tensor over a typed storage, with ``requires_grad``; ``metadata`` may ask for the conjugate or the negative."""
-    return _finish(
-        _with_metadata(_rebuild_tensor(storage, storage_offset, size, stride), metadata), requires_grad, backward_hooks
-    )
+    t = _rebuild_tensor(storage, storage_offset, size, stride)
+    return _finish(_with_metadata(t, metadata) if metadata else t, requires_grad, backward_hooks)
 
 
 def _rebuild_tensor_v3(
@@ -92,11 +91,11 @@ def _rebuild_tensor_v3(
     if isinstance(dtype, RawDtype):
         dtype = dtype.taken_as()
     t = tensor_over(_bytes_of(storage), dtype, storage_offset, size, stride)
-    return _finish(_with_metadata(t, metadata), requires_grad, backward_hooks)
+    return _finish(_with_metadata(t, metadata) if metadata else t, requires_grad, backward_hooks)
 
 
 def _with_metadata(t: Tensor, metadata: Any) -> Tensor:
-    for key, value in (metadata or {}).items():
+    for key, value in metadata.items():
         if value and key == "conj":
             t = _solid(t).conj().resolve_conj()
         elif value and key == "neg":

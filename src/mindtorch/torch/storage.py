@@ -13,7 +13,7 @@ from mindtorch import log
 from mindtorch.core import dtype as _d
 from mindtorch.core.cells import Cell
 from mindtorch.core.device import available, cpu, device
-from mindtorch.core.tensor import Tensor, address
+from mindtorch.core.tensor import Tensor, address, wrap
 from mindtorch.formats.pth_storage import STORAGE_TYPES, strided
 
 __all__ = ["TypedStorage", "UntypedStorage"]
@@ -36,9 +36,10 @@ class UntypedStorage:
             raise TypeError("UntypedStorage() takes a size or a sequence of byte values")
         value = args[0] if args else 0
         if isinstance(value, np.ndarray):
-            self.array = value.reshape(-1).view(np.uint8)
+            flat = value.ndim == 1 and value.dtype == np.uint8
+            self.array = value if flat else value.reshape(-1).view(np.uint8)
             self.shared = True
-            if hasattr(value, "store"):
+            if value.__class__ is not np.ndarray and hasattr(value, "store"):
                 self.device = value.store.device
         elif isinstance(value, (int, np.integer)):
             self.array = np.empty(int(value), np.uint8)
@@ -256,18 +257,17 @@ def _checked_index(index: int, count: int) -> int:
 
 def tensor_over(storage: UntypedStorage, d: Any, offset: int, size: Sequence[int], stride: Sequence[int]) -> Tensor:
     """A tensor of dtype ``d`` over ``storage``; RuntimeError when it would leave it."""
-    from mindtorch.core.tensor import wrap
-
-    if storage.device.type == "meta":
+    if storage.device is not cpu and storage.device.type == "meta":
         import mindtorch.torch as torch
 
         return torch.empty_strided(tuple(size), tuple(stride), dtype=d, device="meta")
-    array = strided(storage.array, d.np, offset, size, stride)
-    if hasattr(storage.array, "seen_as"):
-        array = storage.array.seen_as(array)
+    memory = storage.array
+    array = strided(memory, d.np, offset, size, stride)
+    if memory.__class__ is not np.ndarray and hasattr(memory, "seen_as"):
+        array = memory.seen_as(array)
     if storage.cell is None:
-        whole = storage.array.nbytes // d.itemsize * d.itemsize
-        storage.cell = Cell(storage.array[:whole].view(d.np))
+        rest = memory.nbytes % d.itemsize
+        storage.cell = Cell((memory[:-rest] if rest else memory).view(d.np))
     storage.shared = True
     t = wrap(array)
     t.v = storage.cell
