@@ -16,6 +16,10 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--against", metavar="DUMP", help="use this dump for PyTorch's run, where PyTorch is not installed")
     p.add_argument("--out", metavar="FOLDER", help="keep the dumps and the logs here")
     p.add_argument("--dump-type", choices=("all", "statistics"), default="all", help="values of every call, or their statistics")
+    p.add_argument(
+        "--format", choices=("troubleshooter", "msprobe"), default="troubleshooter",
+        help="msprobe: record both runs once more in msprobe's layout, in FOLDER/msprobe (needs --out)",
+    )  # fmt: skip
     p.add_argument("--rtol", type=float, default=1e-4)
     p.add_argument("--atol", type=float, default=1e-4)
     p.add_argument("--html", metavar="FILE", help="write a report that a browser shows")
@@ -27,20 +31,27 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Exit status 0 when no divergence is found, 1 when one is, 2 when the script could not be run."""
     o = _parser().parse_args(argv)
+    if o.format == "msprobe" and o.out is None:
+        print("python -m mindtorch verify: --format msprobe writes files to keep: say where with --out FOLDER", file=sys.stderr)
+        return 2
     from mindtorch.tools import verify
     from mindtorch.tools.compare.measure import Tolerance
 
     args = o.args[1:] if o.args[:1] == ["--"] else o.args
     out = o.out or tempfile.mkdtemp(prefix="mindtorch-verify-")
     try:
-        plan = verify.Plan(o.script, args, out, o.steps, o.seed, o.dump_type, o.against)
+        plan = verify.Plan(o.script, args, out, o.steps, o.seed, o.dump_type, o.against, o.format)
         result = verify.verify(plan, Tolerance(o.rtol, o.atol))
         print(verify.step_table(result))
         print(result.summary())
+        if o.format == "msprobe":
+            print(verify.msprobe_hint(plan))
         if o.html:
             from mindtorch.tools.compare.report import save
 
             save(result, o.html)
+    except BrokenPipeError:
+        raise
     except (OSError, ValueError, verify.RunFailed) as e:
         print(f"python -m mindtorch verify: {e}", file=sys.stderr)
         return 2

@@ -30,6 +30,8 @@ class Plan:
     seed: int = 0
     dump_type: str = "all"
     against: str | None = None
+    format: str = "troubleshooter"
+    """With "msprobe" each run is recorded once more, in msprobe's layout, below ``<out>/msprobe``."""
 
 
 def pytorch_installed() -> bool:
@@ -45,16 +47,17 @@ def pytorch_installed() -> bool:
         switch.torch_pop()
 
 
-def run(plan: Plan, frame: str) -> str:
+def run(plan: Plan, frame: str, format: str = "troubleshooter") -> str:
     """Record the script in a process of its own; returns the folder. RunFailed with the end of its output if it fails."""
-    out = os.path.join(plan.out, frame)
+    out = os.path.join(plan.out, *(["msprobe"] if format == "msprobe" else []), frame)
+    os.makedirs(os.path.dirname(out), exist_ok=True)
     command = [sys.executable, "-m", "mindtorch.tools.record", "--frame", frame, "--out", out, "--steps", str(plan.steps)]
-    command += ["--dump-type", plan.dump_type, "--seed", str(plan.seed), plan.script, *plan.args]
+    command += ["--dump-type", plan.dump_type, "--seed", str(plan.seed), "--format", format, plan.script, *plan.args]
     env = {k: v for k, v in os.environ.items() if k != "MINDTORCH_SWITCH"}
     here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     env["PYTHONPATH"] = os.pathsep.join([here, *filter(None, [env.get("PYTHONPATH")])])
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    with open(os.path.join(plan.out, f"{frame}.log"), "w", encoding="utf-8") as f:
+    with open(f"{out}.log", "w", encoding="utf-8") as f:
         f.write(done.stdout + done.stderr)
     if done.returncode:
         raise RunFailed(f"{plan.script} failed under {frame} (exit status {done.returncode}):\n{done.stderr[-2000:]}")
@@ -74,7 +77,19 @@ def verify(plan: Plan, tolerance: Tolerance | None = None) -> Comparison:
         )
     origin = plan.against or run(plan, frameworks.PYTORCH)
     target = run(plan, frameworks.MINDTORCH)
+    if plan.format == "msprobe":
+        for frame in (frameworks.MINDTORCH, *([] if plan.against else [frameworks.PYTORCH])):
+            run(plan, frame, plan.format)
     return compare(origin, target, Options(tolerance or Tolerance(), with_tables=False))
+
+
+def msprobe_hint(plan: Plan) -> str:
+    """What to type to have msprobe compare the first step."""
+    target, golden = (
+        os.path.join(plan.out, "msprobe", f, "step0", f"rank{frameworks.rank()}", "dump.json") for f in (frameworks.MINDTORCH, frameworks.PYTORCH)
+    )
+    golden = golden if plan.against is None else "<dump.json of PyTorch's run>"
+    return f"Dumps for msprobe: msprobe compare --target_path {target} --golden_path {golden} -o <folder>"
 
 
 def step_table(result: Comparison) -> str:

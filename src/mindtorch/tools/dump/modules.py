@@ -39,10 +39,10 @@ class ModuleHooks:
             registry.register_module_forward_hook(self._leave, with_kwargs=True, always_call=True),
         ]
 
-    def _enter(self, module: Any, args: Any) -> None:
+    def _enter(self, module: Any, args: Any) -> Any:
         r = self.recorder
         if not r.alive() or r.in_backward():
-            return
+            return None
         if not r.module_stack:
             r.root()
             if id(module) not in r.paths:
@@ -59,6 +59,7 @@ class ModuleHooks:
             # Keyword arguments are only known to the hook behind the call, which sees them unchanged for modules of nn.
             call = r.begin("NN", name, values.leaves(args, everything=not r.settings.filter_data), owner=module)
         self._open.append((module, call))
+        return None if call is None else r.entered(call, args)
 
     def _leave(self, module: Any, args: Any, *rest: Any) -> None:
         # Behind a forward that raised PyTorch calls its hooks without the keyword arguments.

@@ -12,9 +12,11 @@ Both frameworks name themselves "pytorch" in it: calls have PyTorch's names, and
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -35,6 +37,16 @@ class Leaf(NamedTuple):
     array: np.ndarray | None
 
     small = None  # `Recorder` asks it of what TroubleShooter's files leave out; here nothing is
+
+
+class Backward:
+    """Gradients of one call that come one by one: of its outputs (msprobe's "input") and of its inputs ("output")."""
+
+    def __init__(self, name: str, parent: str | None, step: int) -> None:
+        self.name, self.parent, self.step = name, parent, step
+        self.outputs: list[Any] = []
+        self.inputs: list[Any] = []
+        self.waiting = 0
 
 
 class StepFiles:
@@ -101,6 +113,7 @@ class MsprobeRecorder(Recorder):
     """Records what `Recorder` does, and the user's own modules too. Everything is kept, small values and numbers included."""
 
     every_module = True
+    in_layers = True
 
     def __init__(self, net: Any, frame: str, output_path: str, retain_backward: bool) -> None:
         super().__init__(net, frame, output_path, retain_backward)
@@ -109,6 +122,9 @@ class MsprobeRecorder(Recorder):
         self._inside: list[Call] = []
         self._names: dict[int, str] = {}
         self._module_counts: dict[str, int] = {}
+        self._backwards: dict[int, Backward] = {}
+        self._open_backward: set[str] = set()
+        self._watched: dict[tuple[str, str], Any] = {}
 
     def start(self, settings: Settings) -> None:
         """Record from here on."""
@@ -121,17 +137,33 @@ class MsprobeRecorder(Recorder):
 
     def stop(self) -> None:
         """Record no longer; files are complete."""
-        self._inside.clear()
+        self._begin_anew()
         super().stop()
+
+    def _begin_anew(self) -> None:
+        """Nothing of the step before goes on."""
+        self._inside.clear()
+        self._backwards.clear()
+        self._open_backward.clear()
+        for handle in self._watched.values():
+            handle.remove()
+        self._watched.clear()
 
     # ------------------------------------------------------------------ calls
     def begin(self, kind: str, name: str, inputs: Iterable[tuple[str, Any]], owner: Any = None) -> Call | None:
         """A call starts; numbers of calls begin anew in every step, as msprobe's do."""
+        kind = "Torch" if kind == "Linalg" else kind
         if self._saw_step or self.files.step < 0:
             self._counts.clear()
             self._module_counts.clear()
-            self._inside.clear()
+            self._begin_anew()
             self.files.begin_step(self.step + bool(self._saw_step), TASKS[self.settings.dump_type])
+        if kind in ("FFT", "Special") or f"{kind}.{name}" in _UNKNOWN:
+            for part in ("reciprocal", "__mul__") if name in ("__rtruediv__", "__rdiv__") else ():
+                self._counts["Tensor", part] = self._counts.get(("Tensor", part), 0) + 1  # msprobe sees these in it
+            return None
+        if owner is None and self.frame == frameworks.MINDTORCH and name in _RECURRENT:
+            return None  # many calls there, of which none gives the result
         call = super().begin(kind, name, inputs, owner)
         if call is None:
             return None
@@ -157,16 +189,21 @@ class MsprobeRecorder(Recorder):
         outs = self.capture(outputs)
         entry: dict[str, Any] = {**self._inputs(call, full), "output": _nested(outs) or [None]}
         self._keep(full, "output", outs)
-        if call.owner is not None and call.weights.get("params"):
-            entry["parameters"] = {v.suffix: v.info for v in call.weights["params"].values()}
-            self._keep(full, "parameters", call.weights["params"].values())
+        if call.owner is not None:
+            params = call.weights.get("params", {})
+            entry["parameters"] = {v.suffix: v.info for v in params.values()}
+            self._keep(full, "parameters", params.values())
         with self._lock:
             self.files.data[full] = entry
             self.files.grown()
-        if self.retain_backward and gradients:
-            for label, t in outputs:
-                if values.is_tensor(t) and values.requires_grad(t):
-                    t.register_hook(self._gradient(full, label))
+        back = self._backwards.pop(id(call), None)
+        if not self.retain_backward:
+            return
+        if call.owner is None:
+            self._watch_node(full, call, outputs)
+        else:
+            self._watch_module(back or Backward(_backward(full), self._parent(full), self.files.step), outputs)
+            self._watch_parameters(full.rpartition(".forward.")[0], call.owner)
 
     def fail(self, call: Call, why: str) -> None:
         """The call raised: its inputs are kept."""
@@ -188,22 +225,114 @@ class MsprobeRecorder(Recorder):
         named = {".".join(_keys(v.suffix)): v.info for v in call.inputs if v not in placed}
         return {"input_args": _nested(placed), "input_kwargs": named}
 
-    def _gradient(self, full: str, label: str) -> Any:
-        back, parent = _backward(full), self.files.parents.get(full)
-        step = self.files.step
+    # ------------------------------------------------------------------ gradients
+    def entered(self, call: Call, args: Any) -> Any:
+        """Give the module views of its inputs, whose gradients are then its own and not those of all who use the input."""
+        if not self.retain_backward or not isinstance(args, tuple) or not self._torch.is_grad_enabled():
+            return None
+        full = self._names[id(call)]
+        back = Backward(_backward(full), self._parent(full), self.files.step)
+        was, self.busy = self.busy, True
+        try:
+            own = [self._view(x, back, i) for i, x in enumerate(args)]
+        finally:
+            self.busy = was
+        if not back.waiting:
+            return None
+        back.inputs = [None] * len(args)
+        self._backwards[id(call)] = back
+        self._open_backward.add(back.name)
+        return tuple(own)
 
-        def hook(grad: Any) -> None:
-            if not self.alive() or self.files.step != step:
-                return
-            found = self.capture([(label or "[0]", grad)])
-            with self._lock:
-                entry = self.files.data.setdefault(back, {"input": [], "output": []})
-                entry["input"] = [*entry["input"], *(v.info for v in found)]
-                self._keep(back, "input", found)
-                self.files.parents[back] = _backward(parent) if parent is not None else None
-                self.files.grown()
+    def _view(self, x: Any, back: Backward, place: int) -> Any:
+        if not values.is_tensor(x) or not x.requires_grad:
+            return x
+        v = x.view_as(x)
+        if v.grad_fn is None:
+            return x
+        back.waiting += 1
 
-        return hook
+        def hook(into: Any, of: Any) -> None:
+            if self._current(back):
+                back.inputs[place] = into[0]
+                back.waiting -= 1
+                self._finish(back)
+
+        v.grad_fn.register_hook(hook)
+        return v
+
+    def _watch_module(self, back: Backward, outputs: list[tuple[str, Any]]) -> None:
+        for place, (_, t) in enumerate(outputs):
+            back.outputs.append(None)
+            if values.is_tensor(t) and values.requires_grad(t):
+
+                def hook(grad: Any, place: int = place) -> None:
+                    if self._current(back):
+                        back.outputs[place] = grad
+                        if not back.waiting:
+                            self._finish(back)
+
+                t.register_hook(hook)
+
+    def _watch_node(self, full: str, call: Call, outputs: list[tuple[str, Any]]) -> None:
+        """What msprobe calls the backward of a function: what goes into and out of the node that made its first output."""
+        t = next((t for _, t in outputs if values.is_tensor(t)), None)
+        if t is None or not values.requires_grad(t) or not self._torch.is_grad_enabled():
+            return
+        back = Backward(_backward(full), self._parent(full), self.files.step)
+        node, name = t.grad_fn, call.name
+
+        def hook(into: Any, of: Any) -> None:
+            if self._current(back):
+                back.outputs = list(of)
+                back.inputs = list(into)
+                if self.frame == frameworks.MINDTORCH:
+                    back.outputs, back.inputs = as_pytorch(name, node.name(), back.outputs, back.inputs)
+                self._finish(back)
+
+        node.register_hook(hook)
+
+    def _watch_parameters(self, stem: str, module: Any) -> None:
+        for name, p in module._parameters.items():
+            if p is None or not p.requires_grad or (stem, name) in self._watched or not p.is_leaf:
+                continue
+            counts = itertools.count()
+
+            def hook(t: Any, name: str = name, counts: Any = counts) -> None:
+                if not self.alive() or t.grad is None:
+                    return
+                full = f"{stem}.parameters_grad.{next(counts)}"
+                found = self.capture([(name, t.grad)], copy=True)
+                self._keep(full, "", found)
+                with self._lock:
+                    self.files.data.setdefault(full, {})[name] = [found[0].info]
+                    self.files.grown()
+
+            self._watched[stem, name] = p.register_post_accumulate_grad_hook(hook)
+
+    def _current(self, back: Backward) -> bool:
+        return self.alive() and self.files.step == back.step
+
+    def _parent(self, full: str) -> str | None:
+        """The backward of the nearest module around a call whose inputs have gradients: others are over before they begin."""
+        parent = self.files.parents.get(full)
+        while parent is not None and _backward(parent) not in self._open_backward:
+            parent = self.files.parents.get(parent)
+        return None if parent is None else _backward(parent)
+
+    def _finish(self, back: Backward) -> None:
+        """Write a backward whose gradients have all come; a second pass through it writes it again."""
+        if back.waiting:
+            return
+        sides = []
+        for role, grads in (("input", back.outputs), ("output", back.inputs)):
+            found = self.capture([(f"[{i}]", g) for i, g in enumerate(grads)])
+            self._keep(back.name, role, found)
+            sides.append([v.info for v in found])
+        with self._lock:
+            self.files.data[back.name] = {"input": sides[0], "output": sides[1]}
+            self.files.parents[back.name] = back.parent
+            self.files.grown()
 
     # ------------------------------------------------------------------ what msprobe has no place for, or elsewhere
     def adopt(self, net: Any) -> None:
@@ -221,25 +350,8 @@ class MsprobeRecorder(Recorder):
         self._walked = True
 
     def before_update(self, name: str, groups: Any) -> None:
-        """An optimiser is about to step: write the gradients of the parameters under their modules."""
+        """An optimiser is about to step: the gradients were written when they came."""
         self._updates += 1
-        by_module: dict[str, list[tuple[str, Any]]] = {}
-        for group in groups:
-            for p in group["params"]:
-                path = self.parameters.get(id(p))
-                if path is not None and p.grad is not None:
-                    module, _, leaf = path.rpartition(".")
-                    by_module.setdefault(module, []).append((f"[{leaf}]", p.grad))
-        with self._lock:
-            for module, grads in by_module.items():
-                stem = next((k.rpartition(".forward.")[0] for k in self.files.data if k.startswith(f"Module.{module}.")), None)
-                if stem is None or "." in stem.removeprefix(f"Module.{module}."):
-                    continue  # its module was not called: msprobe knows no such place
-                full = f"{stem}.parameters_grad.0"
-                found = self.capture(grads)
-                self.files.data[full] = {_keys(v.suffix)[0]: [v.info] for v in found}
-                self._keep(full, "", found)
-                self.files.grown()
 
     def after_update(self, name: str) -> None:
         """Weights are written with the next call of their module."""
@@ -268,6 +380,8 @@ class MsprobeRecorder(Recorder):
             a = values.to_array(x)
         except TypeError:  # without values
             return Leaf(label, {**info, "Max": None, "Min": None, "Mean": None, "Norm": None, "requires_grad": needs}, None)
+        if "md5" in self.settings.categories:
+            info["md5"] = f"{zlib.crc32(np.ascontiguousarray(a).tobytes()):08x}"  # what msprobe calls md5
         info |= {**_statistics(a, self._statistics(x, a) if a.dtype.kind in "fc" and a.size else None), "requires_grad": needs}
         keep = self.settings.dump_type in ("all", "npy")
         return Leaf(label, info, (a.copy() if copy else a) if keep else None)
@@ -285,6 +399,49 @@ class MsprobeRecorder(Recorder):
                 v.info["data_name"] = file
         finally:
             self.busy = was
+
+
+def as_pytorch(name: str, node: str, outputs: list[Any], inputs: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Gradients around a node of mindtorch as the node of PyTorch's has them.
+
+    PyTorch's nodes have no place for integer outputs and for Python numbers, and take weights of `linear` transposed.
+    Where PyTorch makes a function of other nodes than mindtorch does, there is nothing to compare: null.
+    """
+    while outputs and outputs[-1] is None:
+        outputs = outputs[:-1]
+    if name in _OTHER_NODES:
+        return outputs, [None]
+    if node in _NO_PLACE_FOR_NUMBERS:
+        while inputs and inputs[-1] is None:
+            inputs = inputs[:-1]
+    if name == "linear" and len(inputs) > 1:
+        x, weight, bias = (*inputs, None)[:3]
+        turned = None if weight is None else weight.t()
+        inputs = [bias, x, turned] if node == "AddmmBackward0" else [x, turned]
+    if node in ("ViewBackward0", "UnsafeViewBackward0") and name in ("linear", "matmul", "__matmul__") and len(outputs[0].shape) > 2:
+        g = outputs[0]
+        inputs = [g.reshape(-1, g.shape[-1]) if any(x is not None and len(x.shape) < 3 for x in inputs) else g]
+    return outputs, inputs
+
+
+_OTHER_NODES = frozenset(
+    """cross_entropy scaled_dot_product_attention multi_head_attention_forward einsum glu binary_cross_entropy_with_logits
+    smooth_l1_loss huber_loss __rsub__ rsub gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell""".split()
+)
+_RECURRENT = frozenset(["lstm", "gru", "rnn_tanh", "rnn_relu"])
+_UNKNOWN = frozenset(
+    [f"Torch.{n}" for n in """adjoint as_strided as_strided_ as_strided_scatter batch_norm bitwise_left_shift bitwise_right_shift
+     complex conj conj_physical conj_physical_ corrcoef fill gradient index_reduce isreal lu meshgrid orgqr ormqr pca_lowrank
+     positive put rms_norm scatter_reduce select_scatter slice_scatter svd_lowrank trace trapezoid unique view_as_complex
+     view_as_real zero_""".split()]
+    + [f"Tensor.{n}" for n in """__abs__ __getitem__ __invert__ __itruediv__ __neg__ __pos__ __rand__ __rfloordiv__ __rlshift__
+       __rmatmul__ __rrshift__ __rtruediv__ __rdiv__ as_strided as_strided_ as_strided_scatter cdouble chalf clone conj conj_physical_
+       contiguous copy_ cpu cross cuda index_reduce index_reduce_ istft positive put scatter_reduce scatter_reduce_
+       select_scatter subtract_ swapaxes_ trace view zero_""".split()]
+    + ["Functional.rms_norm"]
+)  # fmt: skip
+"""Calls that msprobe 26.2 does not record."""
+_NO_PLACE_FOR_NUMBERS = frozenset("RsubBackward1 MaskedFillBackward0 PowBackward0 ClampBackward0 ClampBackward1 MmBackward0".split())
 
 
 def _backward(full: str) -> str:
@@ -324,6 +481,8 @@ def _statistics(a: np.ndarray, s: values.Stats | None) -> dict[str, Any]:
     """Max, Min, Mean and Norm; integers and booleans have only the first two, empty tensors none."""
     if s is not None:
         return {"Max": _finite(s.max), "Min": _finite(s.min), "Mean": _finite(s.mean), "Norm": _finite(s.norm)}
+    if a.ndim == 0 and a.dtype.kind in "iu":
+        return dict.fromkeys(("Max", "Min", "Mean", "Norm"), a.item())
     if not a.size or a.dtype.kind not in "iub":
         return {"Max": None, "Min": None, "Mean": None, "Norm": None}
     return {"Max": a.max().item(), "Min": a.min().item(), "Mean": None, "Norm": None}

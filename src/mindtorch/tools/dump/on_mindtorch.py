@@ -15,7 +15,7 @@ from mindtorch.tools import frameworks, values
 from mindtorch.tools.dump.modules import ModuleHooks, OptimizerHooks
 from mindtorch.tools.dump.names import PREFIX
 from mindtorch.tools.dump.on_pytorch import RESHAPING, SKIPPED, written
-from mindtorch.tools.dump.stacks import call_site, callee_at, operator_at
+from mindtorch.tools.dump.stacks import as_written, call_site, callee_at, operator_at, reflected_at
 
 _SPACES = {"F": "Functional", "torch": "Torch", "Tensor": "Tensor", "linalg": "Linalg", "fft": "FFT", "special": "Special"}
 _HIDDEN = object()
@@ -97,14 +97,14 @@ class MindtorchSide:
         frame = sys._getframe(1)
         if self._inside(frame):
             return _HIDDEN
-        user, below = call_site(frame)
+        user, below = call_site(frame, self.recorder.in_layers and bool(self.recorder.module_stack))
         if user is None or below is None:
             return _HIDDEN
         site = self._site(row, user, below)
         if site is None:
             # What a framework function does inside is looked at again for each of its rows; it is not remembered as open.
             return _HIDDEN
-        call = self.recorder.begin(*site, self._inputs(row, args))
+        call = self.recorder.begin(*site, self._inputs(row, args, site, user, below))
         self._local.open = (below, call)
         return below, call, site[1], site[1] in RESHAPING or (written(site[1]) and _is_view(below))
 
@@ -140,8 +140,13 @@ class MindtorchSide:
             self.recorder.fail(opened[1], "raised")
         return False
 
-    def _inputs(self, row: Any, args: Any) -> list[tuple[str, Any]]:
+    def _inputs(self, row: Any, args: Any, site: tuple[str, str], user: FrameType, below: FrameType) -> list[tuple[str, Any]]:
         everything = not self.recorder.settings.filter_data
+        if self.recorder.in_layers:
+            method = site[0] == "Tensor" and operator_at(user) is None
+            got = as_written(user, below, method)
+            if got is not None:
+                return [*values.leaves(tuple(got[0]), everything=True), *values.leaves(got[1], everything=True)]
         if everything and hasattr(row, "params"):  # numbers that the user did not give are none of the call's
             args = [None if _is_default(v, p.default) else v for p, v in zip(row.params, args)]
         found = list(values.leaves(tuple(args), everything=everything))
@@ -173,7 +178,8 @@ class MindtorchSide:
         word = operator_at(user)
         if word is not None:
             reflected = "__r" + word[2:]
-            for w in (word, reflected):
+            turned = self.recorder.in_layers and reflected_at(user)
+            for w in (reflected, word) if turned else (word, reflected):
                 if ("Tensor", w) in names:
                     return "Tensor", w
         if len(names) == 1:

@@ -8,7 +8,7 @@ from typing import Any
 from mindtorch.tools import frameworks, values
 from mindtorch.tools.dump.modules import ModuleHooks, OptimizerHooks
 from mindtorch.tools.dump.names import PREFIX
-from mindtorch.tools.dump.stacks import call_site, operator_at
+from mindtorch.tools.dump.stacks import as_written, call_site, operator_at, reflected_at
 
 SKIPPED = frozenset(
     """dim size numel nelement ndimension stride storage storage_offset untyped_storage data_ptr element_size get_device
@@ -96,7 +96,7 @@ class PyTorchSide:
 
     def _site(self, func: Any, name: tuple[str, str]) -> tuple[str, str] | None:
         """The call as the user wrote it; None when the user did not write it."""
-        user, below = call_site(sys._getframe(3))
+        user, below = call_site(sys._getframe(3), self.recorder.in_layers and bool(self.recorder.module_stack))
         if user is None:
             return None
         key = (func, user.f_code, user.f_lasti, None if below is None else below.f_code)
@@ -110,9 +110,17 @@ class PyTorchSide:
         elif name[0] == "Tensor":
             word = operator_at(user)
             if word is not None:
+                word = f"__r{word[2:]}" if self.recorder.in_layers and reflected_at(user) else word
                 got = ("Tensor", name[1] if name[1].startswith("__") else word)
         self._sites[key] = got
         return got
+
+    def _given(self, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
+        """The arguments as the user wrote them: functions of PyTorch written in Python hand on all they have by name."""
+        user, below = call_site(sys._getframe(3), True)
+        got = as_written(user, below, False) if user is not None and below is not None and kwargs else None
+        placed, named = (args, kwargs) if got is None else got
+        return [*values.leaves(tuple(placed), everything=True), *values.leaves(named, everything=True)]
 
     def _seen(self, func: Any, args: Any, kwargs: Any) -> Any:
         r = self.recorder
@@ -134,7 +142,7 @@ class PyTorchSide:
             call = r.begin(*site, found)
         else:
             if not r.settings.filter_data:
-                found = list(values.leaves(args, everything=True)) + list(values.leaves(kwargs, everything=True))
+                found = self._given(args, kwargs) if r.in_layers else [*values.leaves(args, everything=True), *values.leaves(kwargs, everything=True)]
             call = r.begin(*site, found)
             try:
                 out = func(*args, **kwargs)

@@ -74,6 +74,8 @@ class Recorder:
 
     every_module = False
     """Whether modules of the user's own classes are calls too."""
+    in_layers = False
+    """Whether functions called by the layers of ``torch.nn`` are calls too, with keyword arguments as they are written."""
 
     def __init__(self, net: Any, frame: str, output_path: str, retain_backward: bool) -> None:
         self.frame = frame
@@ -232,6 +234,10 @@ class Recorder:
             for label, t in outputs:
                 if values.is_tensor(t) and values.requires_grad(t):
                     t.register_hook(self._watcher(call, file_index(label)))
+
+    def entered(self, call: Call, args: Any) -> Any:
+        """A module's forward is about to run; what is returned takes the place of its positional arguments, None keeps them."""
+        return None
 
     def _sources(self, inputs: list[tuple[str, Any]]) -> dict[str, str]:
         """Which recorded call made each input."""

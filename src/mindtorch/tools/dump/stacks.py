@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import os
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 _TOOLS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _PACKAGE = os.path.dirname(os.path.dirname(_TOOLS)) + os.sep
+_LAYERS = os.path.join("torch", "nn", "modules") + os.sep
 _folders: list[str] = []
 _foreign: dict[str, bool] = {}
 _lines: dict[tuple[str, int, str], str] = {}
@@ -40,12 +42,19 @@ def is_framework(filename: str) -> bool:
     return got
 
 
-def call_site(frame: FrameType | None) -> tuple[FrameType | None, FrameType | None]:
-    """The innermost frame of the user's program above ``frame``, and the framework's frame it called."""
+def call_site(frame: FrameType | None, layers: bool = False) -> tuple[FrameType | None, FrameType | None]:
+    """The innermost frame of the user's program above ``frame``, and the framework's frame it called.
+
+    With ``layers`` the forward functions of ``torch.nn`` count as the user's program.
+    """
     below = None
-    while frame is not None and is_framework(frame.f_code.co_filename):
+    while frame is not None and is_framework(frame.f_code.co_filename) and not (layers and _is_layer(frame.f_code.co_filename)):
         below, frame = frame, frame.f_back
     return frame, below
+
+
+def _is_layer(filename: str) -> bool:
+    return _LAYERS in filename and not filename.endswith("module.py")
 
 
 def user_stack(filtered: bool = True, depth: int = 2) -> list[str]:
@@ -81,6 +90,7 @@ _OLD_BINARY = {
 _COMPARE = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 _UNARY = {"UNARY_NEGATIVE": "neg", "UNARY_INVERT": "invert"}
 _written: dict[tuple[CodeType, int], tuple[str, str]] = {}
+_arguments: dict[tuple[CodeType, int], tuple[int, tuple[str, ...]] | None] = {}
 _tables: dict[CodeType, dict[int, Any]] = {}
 
 
@@ -90,10 +100,88 @@ def operator_at(frame: FrameType) -> str | None:
     return word if kind == "operator" else None
 
 
+def reflected_at(frame: FrameType) -> bool:
+    """Whether the operator at the frame's instruction has a number on its left (``2 * x``), as far as the code tells."""
+    table = _instructions(frame.f_code)
+    i = table.get(frame.f_lasti)
+    at = getattr(i, "positions", None)  # new in Python 3.11
+    if i is None or at is None or i.opname != "BINARY_OP":
+        return False
+    end = (at.end_lineno, at.end_col_offset)
+    left = [
+        j for j in table.values()
+        if (p := j.positions) and (p.lineno, p.col_offset) == (at.lineno, at.col_offset) and (p.end_lineno, p.end_col_offset) < end
+    ]  # fmt: skip
+    if not left:
+        return False
+    operand = max(left, key=lambda j: (j.positions.end_lineno, j.positions.end_col_offset))
+    if operand.opname == "LOAD_CONST":
+        return isinstance(operand.argval, (int, float))
+    if operand.opname not in ("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF"):
+        return False
+    return isinstance(frame.f_locals.get(operand.argval, frame.f_globals.get(operand.argval)), (int, float))
+
+
 def callee_at(frame: FrameType) -> str | None:
     """``F.relu``, ``x.relu`` or ``relu``: the expression called at the frame's instruction; None when it is not plain."""
     kind, word = _at(frame)
     return word if kind == "call" else None
+
+
+def written_at(frame: FrameType) -> tuple[int, tuple[str, ...]] | None:
+    """How many arguments the call at the frame's instruction gives by place, and which by name.
+
+    None for operators, and where ``*`` or ``**`` leaves it open.
+    """
+    key = (frame.f_code, frame.f_lasti)
+    if key not in _arguments:
+        _arguments[key] = _read_arguments(frame.f_code, frame.f_lasti)
+    return _arguments[key]
+
+
+def _read_arguments(code: CodeType, at: int) -> tuple[int, tuple[str, ...]] | None:
+    table = _instructions(code)
+    before = sorted(o for o in table if o <= at)
+    call = table[before[-1]] if before else None
+    if call is None or not call.opname.startswith(("CALL", "PRECALL")) or call.opname == "CALL_FUNCTION_EX":
+        return None
+    names: tuple[str, ...] = ()
+    for o in reversed(before[-4:]):  # the names are loaded just before the call, in 3.11 with PRECALL between
+        i = table[o]
+        if i.opname == "KW_NAMES":
+            names = code.co_consts[i.arg]
+        elif i.opname == "LOAD_CONST" and call.opname in ("CALL_FUNCTION_KW", "CALL_KW"):
+            names = i.argval
+        elif i is call or i.opname == "PRECALL":
+            continue
+        break
+    return call.arg - len(names), tuple(names)
+
+
+def as_written(user: FrameType, below: FrameType, method: bool) -> tuple[list[Any], dict[str, Any]] | None:
+    """Arguments of the function in frame ``below`` by place and by name, as ``user`` wrote the call. None where it cannot be told.
+
+    ``method``: its first argument is written before the name.
+    """
+    code, at = below.f_code, written_at(user)
+    here = below.f_locals
+    if code.co_argcount == 0:  # def f(*args, **kwargs) has them as they were written
+        if not code.co_flags & inspect.CO_VARARGS:
+            return None
+        rest = code.co_varnames[code.co_kwonlyargcount :]
+        return list(here[rest[0]]), dict(here[rest[1]]) if code.co_flags & inspect.CO_VARKEYWORDS else {}
+    names = code.co_varnames[: code.co_argcount]
+    if at is None:
+        if operator_at(user) is None:
+            return None
+        return [here[k] for k in names if k in here], {}
+    count, keywords = at[0] + (method or names[0] == "self"), at[1]
+    if any(k not in here for k in (*names[:count], *keywords)):
+        return None
+    placed = [here[k] for k in names[:count]]
+    if code.co_flags & inspect.CO_VARARGS and count > len(names):
+        placed += here[code.co_varnames[code.co_argcount + code.co_kwonlyargcount]]
+    return placed, {k: here[k] for k in keywords}
 
 
 def _at(frame: FrameType) -> tuple[str, str]:
