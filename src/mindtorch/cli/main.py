@@ -7,6 +7,8 @@ import importlib
 import os
 import platform
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from mindtorch.cli import run, switch
 
@@ -63,10 +65,10 @@ def main(argv: list[str] | None = None) -> None:
     """Parse ``argv`` (``sys.argv`` by default) and run what it names."""
     own, rest = _split(sys.argv[1:] if argv is None else list(argv))
     p = parser()
-    options = p.parse_args(own)
+    options = _quietly(lambda: p.parse_args(own))
     if options.script in COMMANDS and not os.path.exists(options.script):
         module, function, _ = COMMANDS[options.script]
-        raise SystemExit(getattr(importlib.import_module(module), function)(rest))
+        raise SystemExit(_quietly(lambda: getattr(importlib.import_module(module), function)(rest)))
     if options.module is None and options.command is None and options.script is None:
         p.print_help(sys.stderr)
         raise SystemExit(2)
@@ -78,6 +80,19 @@ def main(argv: list[str] | None = None) -> None:
         run.command(options.command, rest)
     else:
         run.script(options.script, rest)
+
+
+def _quietly(work: Callable[[], Any]) -> Any:
+    """Do something that prints. What reads its output may stop reading (``| head``): then we end as a Unix program does."""
+    try:
+        try:
+            return work()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Python writes what is left once more when it ends, and would complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(128 + 13) from None  # what shells report for SIGPIPE
 
 
 def env(args: list[str]) -> int:
