@@ -495,6 +495,8 @@ def write_out(name: str, o: Tensor, g: Tensor) -> None:
     check_writable(o, name)
     cast_into(o.a, g.a)
     cell_of(o).bump()
+    if observe.OBSERVERS:
+        observe.wrote(o, g)
 
 
 def cast_into(dst: np.ndarray, src: np.ndarray) -> None:

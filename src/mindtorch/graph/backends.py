@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core import dispatch
-from mindtorch.core.tensor import cell_of, new, wrap
+from mindtorch.core.tensor import Tensor, cell_of, new, wrap
 from mindtorch.engine.host.quiet import EXTOBJ
 from mindtorch.graph import effects
-from mindtorch.graph.program import Program, Ref, Step
+from mindtorch.graph.program import Program, Ref, Step, refs
 
 
 def _update(running: np.ndarray, value: np.ndarray, momentum: float) -> None:
@@ -26,7 +26,7 @@ class _Source:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.scope: dict[str, Any] = {
-            "EXTOBJ": EXTOBJ, "asarray": np.asarray, "UPDATE": _update, "CAST": dispatch.cast_into, "nd": np.ndarray,
+            "EXTOBJ": EXTOBJ, "asarray": np.asarray, "UPDATE": _update, "CAST": dispatch.cast_into, "nd": np.ndarray, "F32": np.float32,
         }  # fmt: skip
         self.count = 0
         self.lines: list[str] = []
@@ -48,14 +48,17 @@ class _Source:
         self.lines.append(f"    {line}")
         self.steps.append(step)
 
-    def raw(self, step: Step, p: Any, a: Any) -> str:
+    def raw(self, step: Step, p: Any, a: Any, single: bool = False) -> str:
         """Text of one kernel argument, as ``dispatch`` prepares it."""
         if isinstance(a, Ref):
-            return f"v{a.slot}"
+            return self.value(a.slot, single)
+        if isinstance(a, tuple) and refs(a):
+            return f"({''.join((f'v{e.slot}' if isinstance(e, Ref) else self.name(e)) + ', ' for e in a)})"
         if p.type == "TL":
-            return f"[{', '.join(f'v{r.slot}' for r in a)}]"
+            return f"[{', '.join(self.value(r.slot, single) for r in a)}]"
         if p.type in ("TN", "TN?") and a is not None:
-            return self.name(dispatch.scalar(a, self.target(step)))
+            np_dtype = self.target(step)
+            return self.name(dispatch.scalar(a, np.dtype(np.float32) if single and np_dtype.itemsize == 2 else np_dtype))
         return self.name(a)
 
     def target(self, step: Step) -> np.dtype:
@@ -66,8 +69,9 @@ class _Source:
     def call(self, step: Step) -> str:
         """Text of the kernel's call: the bare ufunc where the fast path of the row would call it."""
         row = step.row
-        raws = [self.raw(step, p, a) for p, a in zip(row.params, step.args)]
-        if step.direct is not None:
+        half = self.half(step)
+        raws = [self.raw(step, p, a, half is not None) for p, a in zip(row.params, step.args)]
+        if step.direct is not None and half is None:
             tensors = [r for p, r in zip(row.params, raws) if p.type in ("T", "TN")]
             return f"{self.name(step.direct)}({', '.join(tensors)}, extobj=EXTOBJ)"
         parts, kws = [], []
@@ -78,12 +82,32 @@ class _Source:
                 parts += [repr(int(v)) for v in a]
             else:
                 parts.append(r)
-        return f"{self.name(row.kernel)}({', '.join([*parts, *kws])})"
+        text = f"{self.name(row.kernel)}({', '.join([*parts, *kws])})"
+        if half is None:
+            return text
+        values = [_stand_in(self.program, a) for a in step.args]
+        return f"{self.name(lambda r: dispatch._round(r, half, row, values))}({text})"
+
+    def half(self, step: Step) -> Any:
+        """dtype that the result of a step is rounded to, when its kernel computes in single precision instead."""
+        if step.row.half != "f32":
+            return None
+        values = [_stand_in(self.program, a) for a in step.args]
+        if not any(t.k.half for v in values for t in (v if isinstance(v, list) else (v,)) if isinstance(t, Tensor)):
+            return None
+        return dispatch._prepare(step.row, values)[1]
+
+    def value(self, i: int, single: bool) -> str:
+        """Text of a value, of half ones in single precision where the kernel wants them so."""
+        k = self.program.slots[i].k
+        return f"v{i}.astype(F32)" if single and k is not None and k.half else f"v{i}"
 
     def special(self, s: Step) -> str:
         """Text of a step that is no row: an effect, which receives Tensors first, a write, a copy of what will be written."""
+        if s.row.kind == "draw":
+            return f"v{s.outs[0]} = {self.name(s.row.run)}()"
         if s.row.kind == "copy":
-            return f"v{s.outs[0]} = v{s.args[0].slot}.copy()"
+            return f"v{s.outs[0]} = v{s.args[0].slot}{s.row.text}"
         values = [f"v{a.slot}" if isinstance(a, Ref) else repr(a) for a in s.args]
         if s.row.kind == "effect":
             given = [f"T[{self.program.given.index(a.slot)}]" for a in s.args[: s.row.tensors]]
@@ -93,11 +117,14 @@ class _Source:
 
     def step(self, s: Step, dead: list[int]) -> None:
         """Lines of one step; values in ``dead`` are not read again."""
-        if s.row is effects.WRITE:
+        if s.row.kind == "segment":
+            outs, args = "".join(f"v{o}, " for o in s.outs), ", ".join(f"v{i}" for i in s.reads())
+            self.add(f"{outs} = {self.name(s.row.run)}({args})", s)
+        elif s.row is effects.WRITE:
             self.add(f"CAST(v{s.args[0].slot}, v{s.args[1].slot})", s)
         elif s.row is effects.UPDATE:
             self.add(f"UPDATE(v{s.args[0].slot}, v{s.args[1].slot}, {self.name(s.args[2])})", s)
-        elif s.row.kind in ("effect", "write", "copy"):
+        elif s.row.kind in ("effect", "write", "copy", "draw"):
             self.add(self.special(s), s)
         elif s.seq is None:
             o = s.outs[0]
@@ -179,7 +206,7 @@ def _compiled(src: _Source, params: str) -> Callable[..., Any]:
             step = steps[line - 1] if line is not None else None
             if step is None:
                 raise
-            if isinstance(e, (RuntimeError, TypeError, NotImplementedError, MemoryError)):
+            if step.row.kind == "segment" or isinstance(e, (RuntimeError, TypeError, NotImplementedError, MemoryError)):
                 raise _located(e, step)
             values = [_stand_in(src.program, a) for a in step.args]
             raise _located(dispatch.translate(step.row, values, e), step) from None
@@ -198,29 +225,18 @@ def _located(e: BaseException, step: Step) -> BaseException:
 
 def _runner(program: Program, forward: Program) -> Callable[..., Any]:
     """The backward program on the backend of the forward one, on the host where that cannot be."""
-    run = host(program, False)
-    if not forward.mindspore:
-        return run
-    from mindtorch.graph import jitted
+    if forward.mindspore:
+        from mindtorch.graph import jitted
 
-    try:
-        fast = jitted.compiled(program, False, run)
-    except Exception as e:  # as for the forward program
-        forward.notes.append((f"not compiled by MindSpore: {str(e)[:160]}", "the backward pass"))
-        return run
-    state = [fast]
-
-    def careful(arrays: Sequence[np.ndarray]) -> Any:
-        if state[0] is run:
-            return run(arrays)
         try:
-            return state[0](arrays)
-        except Exception as e:  # compiled at the first call: what fails then stays on the host
-            state[0] = run
-            forward.notes.append((f"not compiled by MindSpore: {str(e)[:160]}", "the backward pass"))
-            return run(arrays)
-
-    return careful
+            run, notes = jitted.compiled(program, False, trusted=True)
+        except Exception as e:  # whatever MindSpore cannot compile, the host kernels compute
+            notes = [f"not compiled by MindSpore: {str(e)[:300]}"]
+        else:
+            forward.said = [f"backward pass: {note}" for note in notes]
+            return run
+        forward.said = [f"backward pass: {note}" for note in notes]
+    return host(program, False)
 
 
 def backward_plan(

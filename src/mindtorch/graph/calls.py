@@ -8,12 +8,12 @@ from typing import Any
 
 from mindtorch.core import autocast, modes
 from mindtorch.core import dtype as D
-from mindtorch.core.tensor import Tensor, cell_of, new
+from mindtorch.core.tensor import Leaf, Tensor, cell_of, new
 from mindtorch.graph import backends, derivative, effects
 from mindtorch.graph.capture import Recorder, plain
 from mindtorch.graph.guards import Guards, Unwatched, alike
 from mindtorch.graph.program import Program, Ref, Slot, Step, attach
-from mindtorch.graph.watch import Watch
+from mindtorch.graph.watch import Watch, global_names
 
 
 class _State(threading.local):
@@ -94,7 +94,7 @@ class Results:
             raise NotCaptured("a result is a view of an argument or parameter")
         if any(self.rec.roots[k] == root for k in self.slots):
             raise NotCaptured("two results share memory")
-        if self.rec.kinds[i] == "const" and t.n is not None:
+        if t.n.__class__ is Leaf and self.rec.kinds[i] in ("const", "value"):
             raise NotCaptured("a result is a new leaf")
         self.whole[i] = t
         self.known[i] = len(self.slots)
@@ -138,14 +138,12 @@ class Entry:
         """Compile with ms.jit, forward here and backward when it is derived. False, with a note, when that cannot be."""
         from mindtorch.graph import jitted
 
-        host = self.run
         try:
-            run = jitted.compiled(self.program, self.trained, host)
-            run([t.a for t in given])
+            run, notes = jitted.compiled(self.program, self.trained)
         except Exception as e:  # whatever MindSpore cannot compile, the host kernels compute
-            text = str(e).strip().splitlines()
-            self.notes.append(f"not compiled by MindSpore: {text[0][:160] if text else type(e).__name__}")
+            self.notes.append(f"not compiled by MindSpore: {str(e)[:300] or type(e).__name__}")
             return False
+        self.notes += notes
         self.run, self.backend = run, "mindspore"
         self.program.mindspore = True
         self.program.plans.clear()
@@ -245,11 +243,11 @@ def _program(rec: Recorder, results: Results, given: list[Tensor], history: Any)
     whole = [results.whole[i] for i in results.slots]
     program.dead = {n: lost[id(t)] for n, t in enumerate(whole) if id(t) in lost}
     if own is not None:
-        _trained(program, own, [id(t) for at, t in enumerate(tensors) if at not in dead], whole)
+        _trained(program, own, [id(t) for at, t in enumerate(tensors) if at not in dead], whole, rec.own or "writes")
     return program
 
 
-def _trained(program: Program, own: Any, alive: list[int], whole: list[Tensor]) -> None:
+def _trained(program: Program, own: Any, alive: list[int], whole: list[Tensor], why: str) -> None:
     """Let the results that gradients flow to receive them in the order in which the derivative takes them."""
     order = [next((n for n, t in enumerate(whole) if id(t) == i), None) for i in alive]
     if None in order or order != sorted(order):
@@ -257,6 +255,7 @@ def _trained(program: Program, own: Any, alive: list[int], whole: list[Tensor]) 
     program.trained = [n in order for n in range(len(whole))]
     program.wanted = [j for j, i in enumerate(program.given) if i in own.grads]
     program.own = derivative.plan(program, own, program.slots)
+    program.notes.append((f"the derivative was recorded at the capture and has none of its own: {why}", "the backward pass"))
 
 
 def own_history(rec: Recorder, watch: Watch, out: Any) -> tuple[Any, dict[int, str], list[Tensor]] | None:
@@ -329,8 +328,7 @@ def _guards(watch: Watch, roots: list[Any]) -> Guards:
             if "mindtorch" in str(scope.get("__name__", "")).split(".")[0]:
                 continue
             d = g.const(scope)
-            inner = {n for c in code.co_consts for n in getattr(c, "co_names", ())}
-            for n in sorted({*code.co_names, *inner} & set(scope)):
+            for n in sorted(global_names(code) & set(scope)):
                 g.walk(scope[n], f"{d}[{n!r}]", n)
             for n, v in cells.items():
                 _cell(g, n, v)

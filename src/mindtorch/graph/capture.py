@@ -12,7 +12,8 @@ from mindtorch.core import codegen, dispatch, modes, observe
 from mindtorch.core import dtype as D
 from mindtorch.core.generator import default_generator
 from mindtorch.core.tensor import Parameter, Tensor, wrap
-from mindtorch.graph.program import Ref, Step
+from mindtorch.graph.effects import ALIAS
+from mindtorch.graph.program import Memory, Ref, Step
 from mindtorch.graph.watch import Watch, place
 from mindtorch.graph.writes import RAW, Writes
 
@@ -58,6 +59,7 @@ class Recorder(Writes):
         self.initial: dict[int, np.ndarray] = {}
         self.written: list[int] = []
         self.writes = 0
+        self.without: dict[int, int] = {}
         self.own: str | None = None
         self.suspended = 0
         self.grads: dict[int, tuple[Tensor, Any]] = {}
@@ -82,8 +84,20 @@ class Recorder(Writes):
         self.versions.append(0 if t.v is None else t.v.ver)
         self.roots.append(slot)
         if kind == "const":
+            if self.versions[slot]:
+                self.refuse("a new tensor was written to outside of known operations")
             self.initial[slot] = t.a.copy()
         return slot
+
+    def bare(self, t: Tensor, i: int) -> int:
+        """The same memory without history: a value of its own."""
+        j = self.without.get(i)
+        if j is None:
+            j = self.without[i] = self.add(t, "value")
+            self.index[id(t.a)] = i
+            self.roots[j] = self.roots[i]
+            self.step(Step(ALIAS, (Ref(i),), (j,), (False,), None))
+        return j
 
     def constant(self, a: np.ndarray) -> int:
         """Number a constant of the program."""
@@ -103,6 +117,12 @@ class Recorder(Writes):
         if t.n is not self.edges[i] and not self.watch.trusted:
             self.own = "memory is used with another history than it was made with"
         known = self.tensors[i]
+        if known is not None and known.n is None and t.n is not None and self.kinds[i] in ("input", "free"):
+            self.tensors[i], self.edges[i], self.versions[i] = t, t.n, 0 if t.v is None else t.v.ver
+            self.own = "memory is used with its history after it was without"
+            return i
+        if t.n is None and self.edges[i] is not None and not self.watch.trusted and known is not None:
+            return self.bare(t, i)
         if known is not None and (known is t or known.v is t.v) and (0 if t.v is None else t.v.ver) != self.versions[i]:
             self.refuse("a tensor was written to outside of known operations")
         return i
@@ -113,9 +133,16 @@ class Recorder(Writes):
             return Ref(self.slot(v))
         if isinstance(v, list) and any(isinstance(e, Tensor) for e in v):
             return [self.spec(e) for e in v]
+        if isinstance(v, tuple) and any(isinstance(e, np.ndarray) for e in v):
+            return tuple([self._position(e) if isinstance(e, np.ndarray) else e for e in v])
         if not plain(v):
             self.refuse(f"an argument of type {type(v).__name__} cannot be a constant of the graph")
         return v
+
+    def _position(self, a: np.ndarray) -> Memory:
+        """An array inside an index: that of a tensor, or what a list of numbers was made into."""
+        i = self.index.get(id(a))
+        return Memory(self.constant(a) if i is None else i)
 
     def refuse(self, why: str) -> None:
         """Note a reason at the user's line."""
@@ -151,7 +178,7 @@ class Recorder(Writes):
             if self.writes == token[1]:  # else the rows inside did it
                 self.raw_write(row, args)
             return
-        if row.name in _VARYING:
+        if row.name in _VARYING or row.name == "_index" and any(getattr(e, "dtype", None) == np.bool_ for e in args[1]):
             self.refuse(f"{row.name} has a result whose shape depends on values")
         now = self._stream()
         self.draws = self.draws or now != self.position

@@ -28,6 +28,16 @@ class Effect:
         return f"<{self.name}>"
 
 
+class Draw:
+    """Stands in for a row that makes a tensor of random numbers: ``run()``."""
+
+    kind = "draw"
+    saved: tuple[str, ...] = ()
+
+    def __init__(self, name: str, run: Callable[[], np.ndarray]) -> None:
+        self.name, self.run = name, run
+
+
 class Write:
     """Stands in for a row that writes raw memory: ``run(destination, *others)``."""
 
@@ -46,14 +56,19 @@ UPDATE = Write("_update_now")
 
 
 class Copy:
-    """Stands in for a row whose result is a copy of memory that is about to be written to."""
+    """Stands in for a row whose result is its argument, or a copy of it."""
 
-    name, kind = "_before_write", "copy"
+    kind = "copy"
     saved: tuple[str, ...] = ()
-    index: dict[str, int] = {}
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name, self.text = name, text
 
 
-COPY = Copy()
+COPY = Copy("_before_write", ".copy()")
+"""Memory as it is before it is written to."""
+ALIAS = Copy("_without_history", "")
+"""The same memory, used where its history is not."""
 
 
 # ------------------------------------------------------------------------------------------ gradients

@@ -29,6 +29,19 @@ class Ref:
         return f"v{self.slot}"
 
 
+class Memory(Ref):
+    """A numbered value inside an index, which kernels and rules take as a raw array."""
+
+    __slots__ = ()
+
+
+def refs(a: Any) -> list[int]:
+    """Numbers of the values in an argument."""
+    if isinstance(a, Ref):
+        return [a.slot]
+    return [r.slot for r in a if isinstance(r, Ref)] if isinstance(a, (list, tuple)) else []
+
+
 class Step:
     """One row: its arguments (``Ref`` for values), its outputs' numbers, and which of them were recorded on the tape.
 
@@ -48,7 +61,7 @@ class Step:
         """Numbers of the values it reads."""
         found = []
         for a in self.args:
-            found += [r.slot for r in (a if isinstance(a, list) else (a,)) if isinstance(r, Ref)]
+            found += refs(a)
         return found
 
     def __repr__(self) -> str:
@@ -76,6 +89,7 @@ class Program:
         self.kept_results: list[tuple[int, int]] = []
         self.notes: list[tuple[str, str]] = []
         self.mindspore = False
+        self.said: list[str] = []  # what a backend says of the backward pass
         self.trained: list[bool] = [False] * len(results)
         self.wanted: list[int] = []
         self.plans: dict[Any, Any] = {}
@@ -114,8 +128,7 @@ class Program:
                 elif name.startswith("out") and name[3:].isdigit():
                     kept.add(s.outs[int(name[3:])])
                 elif name in row.index:
-                    a = s.args[row.index[name]]
-                    kept.update(r.slot for r in (a if isinstance(a, list) else (a,)) if isinstance(r, Ref))
+                    kept.update(refs(s.args[row.index[name]]))
         self.keep(sorted(i for i in kept if self.slots[i].kind != "const"))
 
     def keep(self, kept: list[int]) -> None:
@@ -143,6 +156,10 @@ class Program:
             return t
 
         def value(a: Any) -> Any:
+            if isinstance(a, Memory):
+                return tensor(a.slot).a
+            if isinstance(a, tuple) and refs(a):
+                return tuple([value(x) for x in a])
             return tensor(a.slot) if isinstance(a, Ref) else [value(x) for x in a] if isinstance(a, list) else a
 
         for s in self.steps:
@@ -183,7 +200,7 @@ class Program:
 def draws(row: Any) -> bool:
     """Whether a row may draw random numbers: such a step is never dropped."""
     if row.kind not in ("op", "view"):
-        return False
+        return bool(row.kind == "draw")
     file = getattr(getattr(row.kernel, "__code__", None), "co_filename", "") if hasattr(row, "kernel") else ""
     return file.endswith(("dropout.py", "random.py", "random_sample.py", "random_fill.py")) or not file
 

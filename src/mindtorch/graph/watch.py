@@ -14,6 +14,8 @@ import sys
 from types import CodeType, FrameType
 from typing import Any
 
+from mindtorch.core import dispatch as _dispatch
+from mindtorch.core import dtype as _dtype
 from mindtorch.core import function as _function
 from mindtorch.core import tape as _tape
 from mindtorch.core import tensor as _tensor
@@ -56,20 +58,23 @@ _SHAPELIKE = frozenset("shape ndim size dtype strides itemsize nbytes flags base
 _SAFE_READERS = frozenset(
     "getitem _pick _part _basic _noise _mask _bn_check floating _update_now _caster contiguous is_contiguous _move to "
     "_dropout numel dim size stride _made zeros ones full empty arange eye reshape select narrow detach _name_flash _drawn "
-    "cross_entropy smooth_l1_loss _like tensordot".split()
+    "cross_entropy smooth_l1_loss _like tensordot _setitem _write copy_ _copy _fill array_of scatter_ _create".split()
 )
 """Functions of ``ops`` that take a tensor's array in their hands, and look at its shape, dtype or layout only."""
 _WHEN = {
     "_attend": lambda local: bool(local["may_be_empty"]),
-    "normalise": lambda local: any(not _index(e) for e in _listed(local["index"])),
+    "normalise": lambda local: any(map(_reads, _listed(local["index"]))),
 }
 """Functions that look at values for some arguments only."""
 _CREATORS = frozenset(
     f.__code__ for f in (_tensor.wrap, _tensor.constant, _tensor.wrap_like, _tensor.filled_like)
 )
+_LIKE = _tensor.wrap_like.__code__
 _RAW = _tensor.values.__code__
 _APPLY = _function.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 _CUSTOM = frozenset((_APPLY, _function._FunctionNode.apply.__code__))
+_OUT = _dispatch.write_out.__code__
+_AS_INDEX = _subscript._array.__code__
 _SET_ITEM = _subscript.setitem.__code__
 _WALK = _tape.run_backward.__code__
 _REBASE = _views.rebase.__code__
@@ -82,7 +87,8 @@ _CALLS = {
     (os.path.join(_HOME, "torch", "nn", "modules", "_walk.py"), "Walking.zero_grad"): "zero_grad",
 }
 """Public methods that become one step of the program, whatever they do inside."""
-_STATEFUL = tuple(os.path.join(_HOME, "torch", room, "") for room in ("optim", "amp", "utils", "distributed"))
+_DRAWS, _DRAWING = os.path.join(_HOME, "ops", "random.py"), "mindtorch.ops.random"
+_STATEFUL = tuple(os.path.join(_HOME, "torch", *room) for room in (("optim", ""), ("amp", "grad"), ("utils", ""), ("distributed", "")))
 """Rooms of the public layer whose functions keep state of their own; the others' are known to be repeatable."""
 _OPAQUE = ("numba", "llvmlite", "mindspore", "_distutils_hack")
 """Libraries whose insides are nobody's program: what they call in turn (a patched ``inspect``, say) is theirs."""
@@ -149,6 +155,16 @@ def grown(code: CodeType) -> tuple[str, ...]:
             if s.opname == "BINARY_OP" and (s.arg or 0) >= 13 and after.opname in ("STORE_FAST", "STORE_DEREF", "STORE_NAME")
         }
     )
+
+
+@functools.lru_cache(maxsize=8192)
+def global_names(code: CodeType) -> frozenset[str]:
+    """Names of globals that a function, or one written inside of it, reads."""
+    names = {s.argval for s in dis.get_instructions(code) if s.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    for c in code.co_consts:
+        if isinstance(c, CodeType):
+            names |= global_names(c)
+    return frozenset(names)
 
 
 @functools.lru_cache(maxsize=8192)
@@ -245,7 +261,11 @@ class Watch:
                 self.inside = None
             elif frame is self.called:
                 self.called = None
-                self.recorder.end()
+                if frame.f_code.co_name == "call":
+                    self.recorder.suspended -= 1
+                    self.recorder.drew(frame.f_locals, arg)
+                else:
+                    self.recorder.end()
             elif frame is self.rebasing:
                 self.rebasing = None
                 self.recorder.suspended -= 1
@@ -253,7 +273,9 @@ class Watch:
                 _, self.inside, self.trusted = self.opened.pop()
             elif self.inside is self.called is None and not self.trusted and kind_of(frame.f_code) == "user":
                 self._left(frame, frame.f_code)
-            if frame.f_code in _CREATORS and isinstance(arg, Tensor):
+            if frame.f_code in _CREATORS and isinstance(arg, Tensor) and frame.f_code is not _LIKE or (
+                frame.f_code is _LIKE and arg is not None and arg.a is not frame.f_locals["x"].a  # no other's memory
+            ):
                 self.created[id(arg.a)] = arg
         elif event == "call":
             self._call(frame, frame.f_code)
@@ -297,12 +319,14 @@ class Watch:
                 why = frame.f_locals["self"].reason
                 self.refuse("torch.compiler.disable keeps a function out" + (f" ({why})" if why else ""), frame)
             return
+        if code is _OUT and not self.recorder.suspended:
+            self.recorder.slot(frame.f_locals["o"])  # as it is before it is written to
         if code is _WALK:
             self.recorder.walking()
         elif code is _REBASE and self.rebasing is None:
             self.rebasing = frame  # the tape's own business: what it does there is no part of the program
             self.recorder.suspended += 1
-        if code is _RAW:
+        if code is _RAW and (frame.f_back is None or frame.f_back.f_code is not _AS_INDEX):
             self.refuse("an operation reads values outside of its kernel", frame)
         if kind == "user" and frame.f_back is not None and self._custom(frame.f_back):
             self.opened.append((frame, self.inside, self.trusted))
@@ -323,11 +347,15 @@ class Watch:
         if code is _APPLY:
             self.recorder.own = "a custom autograd.Function"
             return
+        if code.co_name == "call" and code.co_filename == _DRAWS and _drawing(frame.f_locals):
+            self.called = frame
+            self.recorder.suspended += 1
+            return
         self.inside = frame
         if code is _SET_ITEM and frame.f_back is not None:
             key = (id(frame.f_back), frame.f_back.f_lineno)
             self.set_items[key] = self.set_items.get(key, 0) + 1
-        elif kind == "inner":
+        elif kind == "inner" and (frame.f_back is None or frame.f_back.f_code is not _APPLY):
             self._entry(frame, code)
 
     @staticmethod
@@ -389,6 +417,8 @@ class Watch:
             self.refuse("data puts other memory in a tensor's place", frame)
 
     def _raw(self, frame: FrameType, code: CodeType) -> None:
+        if self.inside is not None and self.inside.f_code is _SET_ITEM:
+            return  # the program reads its index anew
         when = _WHEN.get(code.co_name)
         if when is None or when(frame.f_locals):
             self.refuse(f"{code.co_name} reads values outside of a kernel", frame)
@@ -452,6 +482,10 @@ def _opaque(file: str) -> bool:
     return len(parts) > 1 and parts[1].split(os.sep)[0] in _OPAQUE
 
 
+def _drawing(local: dict[str, Any]) -> bool:
+    return getattr(local.get("fn", local.get("full")), "__module__", None) == _DRAWING
+
+
 def _listed(index: Any) -> Any:
     return index if isinstance(index, tuple) else (index,)
 
@@ -461,6 +495,13 @@ def _index(e: Any) -> bool:
     if isinstance(e, slice):
         return all(x is None or x.__class__ is int for x in (e.start, e.stop, e.step))
     return e is None or e is Ellipsis or e.__class__ is int or e.__class__ is bool
+
+
+def _reads(e: Any) -> bool:
+    """Whether taking a part of an index needs values: not for tensors of positions or masks, which are values themselves."""
+    if isinstance(e, Tensor):
+        return e.a.ndim == 0 or e.k.dtype is _dtype.uint8
+    return not (_index(e) or _literal(e) or isinstance(e, range))
 
 
 def _literal(x: Any) -> bool:

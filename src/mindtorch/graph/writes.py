@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mindtorch.core.tensor import Leaf, Tensor
+from mindtorch.core.tensor import Leaf, Tensor, wrap
 from mindtorch.engine.host.quiet import quiet
 from mindtorch.graph import effects
 from mindtorch.graph.program import Ref, Step
@@ -47,6 +47,9 @@ class Writes:
     refuse: Any
     step: Any
     constant: Any
+    position: bytes
+    draws: bool
+    _stream: Any
 
     # ------------------------------------------------------------------------------------------ memory
     def _mine(self) -> bool:
@@ -224,6 +227,22 @@ class Writes:
         more = () if value is None else (Ref(self.slot(value)),)
         self.step(Step(effects.SET_GRAD, (Ref(i), *more), (), (), None))
         self.writes += 1
+
+    # ------------------------------------------------------------------------------------------ random numbers
+    def drew(self, call: dict[str, Any], out: Any) -> None:
+        """A function of ``torch.rand``'s kind was called: it draws again in each run."""
+        fn, kwargs = call.get("fn") or call["full"], call["kwargs"]
+        args = call["args"] if "args" in call else call["size"]
+        what = fn.__name__
+        if any(kwargs.get(k) for k in ("generator", "out", "requires_grad")):
+            self.refuse(f"{what} with a generator, out= or requires_grad=True")
+            return
+        like = [wrap(np.empty_like(a.a)) if isinstance(a, Tensor) else a for a in args]
+        self.position = self._stream()
+        self.draws = True
+        j = self.add(out, "value")
+        draw = effects.Draw(what, lambda: fn(*like, **kwargs).a)
+        self.step(Step(draw, (), (j,), (False,), None))
 
     # ------------------------------------------------------------------------------------------ optimisers
     def begin(self, effect: effects.Effect, params: list[Tensor]) -> None:
