@@ -8,6 +8,9 @@ from typing import Any
 from mindtorch.core import tape
 from mindtorch.core.tensor import Tensor
 
+ORDER: dict[tuple[str, str], tuple[int, ...]] = {}
+"""Edges of nodes that are several nodes in PyTorch, in the order gradients reach them there: by row and label."""
+
 
 def is_part(name: str) -> bool:
     """Whether a derivative names one output of several (``out1``)."""
@@ -20,7 +23,8 @@ def node_class(row: Any, nout: int, seq: bool = False, label: str = "") -> type:
     local: dict[str, Any] = {}
     exec(compile(text, f"<mindtorch derivative of {row.name}>", "exec"), scope, local)
     label = label or row.label
-    body = {"__slots__": (), "label": label, "apply": local["apply"], "nout": nout, "row": row, "__module__": "mindtorch"}
+    body: dict[str, Any] = {"__slots__": (), "label": label, "apply": local["apply"], "nout": nout, "row": row, "__module__": "mindtorch"}
+    body["order"] = ORDER.get((row.name, label))
     return type(label, (tape.Node,), body)
 
 

@@ -30,6 +30,8 @@ class Node:
     m: Any = None
     label = "Node"
     zeros = False
+    order: tuple[int, ...] | None = None
+    """Edges in the order gradients reach them in PyTorch, where that is not the order of ``e``."""
 
     def apply(self, g: Any) -> Sequence[Any]:
         """Gradients for the input edges."""

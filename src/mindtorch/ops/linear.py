@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core.errors import check
+from mindtorch.core.nodes import ORDER
 from mindtorch.core.tensor import Tensor
 from mindtorch.engine.host.quiet import EXTOBJ as E
 from mindtorch.ops.table import composite, op, vjp
@@ -153,6 +154,14 @@ def linear(a: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> Any:
     if b.dtype is not r.dtype:
         _explain(a, w, b)
     return np.add(r, b, r if r.ndim else None, extobj=E)
+
+
+# PyTorch's addmm takes the bias first and the weight through a transpose, whose node is newer than the input's
+ORDER.update({
+    ("linear", "AddmmBackward0"): (2, 0, 1),
+    ("linear", "ViewBackward0"): (2, 1, 0),
+    ("linear", "UnsafeViewBackward0"): (1, 0, 2),
+})  # fmt: skip
 
 
 def _vector(a: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> Any:

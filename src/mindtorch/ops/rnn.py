@@ -11,6 +11,7 @@ from typing import Any
 
 from mindtorch.core import modes, tape
 from mindtorch.core.errors import check
+from mindtorch.core.nodes import ORDER
 from mindtorch.core.tensor import Tensor
 from mindtorch.engine.host import rnn as K
 from mindtorch.ops import activation
@@ -81,6 +82,11 @@ def _again(kind: str, g: Any, needs: Any, inputs: Sequence[Any], sizes: Any, rev
 
 
 # ---------------------------------------------------------------------- fused layers
+# PyTorch's steps reach the hidden side first, its bias before its weight; leaves with equal claims leave the heap as 5, 3, 4, 2
+for _row, _label in (("gru_layer", "GruBackward0"), ("elman_layer", "RnnLayerBackward0")):
+    ORDER[_row, _label] = (5, 4, 3, 2, 0, 1)
+
+
 @op(
     "lstm_layer_backward(T x, T h0, T c0, T w_ih, T w_hh, T y, T gates, T cells, T? gy, T? gh, T? gc, any sizes, "
     "bool reverse)",

@@ -8,6 +8,7 @@ from typing import Any
 from mindtorch.core.backward import backward, grad
 from mindtorch.core.function import Function
 from mindtorch.core.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
+from mindtorch.core.tape import after_backward
 from mindtorch.core.tensor import Tensor
 
 from mindtorch.torch.autograd import function, grad_mode, graph  # isort: skip
@@ -26,8 +27,19 @@ class _VariableMeta(type):
         return t
 
 
+class _Engine:
+    """What runs backward passes."""
+
+    @staticmethod
+    def queue_callback(callback: Any) -> None:
+        """Call ``callback()`` when the backward pass that is running is over. RuntimeError outside of one."""
+        after_backward(callback)
+
+
 class Variable(metaclass=_VariableMeta):
     """Old name of Tensor: ``Variable(t)`` returns a tensor."""
+
+    _execution_engine = _Engine()
 
 
 def __getattr__(name: str) -> Any:
