@@ -167,10 +167,18 @@ def test_kernel_is_the_one_that_ran():
     def doubled(a):
         return a * 2
 
-    doubled.compiled = lambda a: a * 2  # as if it had seen enough work
+    class Body:
+        signatures = ()
+
+        def __call__(self, a):
+            Body.signatures = ("float64",)  # as numba does when it compiles
+            return a * 2
+
+    doubled.compiled = Body()  # as if it had seen enough work
     with mt.profiler.profile() as p, mt.profiler.record_function("mine"):
         doubled(np.ones(3))
-    assert [e.kernel for e in p.events() if e.name == "mine"] == ["numba doubled"]
+    (mine,) = (e for e in p.events() if e.name == "mine")
+    assert mine.kernel == "numba doubled" and 0 < mine.prepared < mine.cpu_time_total * 1e3
     assert doubled.compiled.__class__ is not jit._Heard
     jit._registry.remove(doubled)
 

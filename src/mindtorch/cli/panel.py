@@ -1,4 +1,4 @@
-"""``python -m mindtorch panel train.py``: time, calls and share of every op, beside PyTorch's with ``--against torch``."""
+"""``python -m mindtorch panel train.py``: time, calls, share and kernel of every op, beside PyTorch's with ``--against torch``."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ def main(argv: list[str]) -> int:
         print(f"python -m mindtorch panel: no such file: {o.script}", file=sys.stderr)
         return 2
     try:
-        theirs = panel.measure(o.script, args, "torch") if o.against else None
-        made = panel.rows(panel.measure(o.script, args, "mindtorch"), theirs, o.shapes)
+        made = panel.both(o.script, args, bool(o.against), o.shapes)
     except panel.RunFailed as e:
         print(f"python -m mindtorch panel: {e}", file=sys.stderr)
         return 2

@@ -16,6 +16,7 @@ import threading
 import types
 import zlib
 from collections.abc import Callable, Iterable
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -180,8 +181,11 @@ class _Heard:
         self.name, self.body = f"numba {name.strip('_')}", body
 
     def __call__(self, *args: Any) -> Any:
-        used.say(self.name)
-        return self.body(*args)
+        known, began = len(getattr(self.body, "signatures", ())), perf_counter_ns()
+        out = self.body(*args)
+        compiled = len(getattr(self.body, "signatures", ())) > known
+        used.say(self.name, perf_counter_ns() - began if compiled else 0)
+        return out
 
 
 def hear(on: bool) -> None:
@@ -276,8 +280,11 @@ class Fused:
         if not _eager and (_work < LOAD_WORK or self.seen < KERNEL_WORK):
             return False
         with _lock:
+            began = perf_counter_ns() if used.LISTENERS else 0
             if self.compiled is None and _load():
                 self.compiled = self._built("serial")
+            if began:
+                used.say("", perf_counter_ns() - began)
         return self.compiled is not None
 
     def _cold(self, args: tuple[Any, ...]) -> Any:

@@ -86,7 +86,7 @@ class FunctionEvent(_Times):
         self.is_backward = span.backward
         self.flops: int | None = span.flops or None
         self.sequence_nr = span.seq
-        self.kernel = span.kernel
+        self.kernel, self.prepared = span.kernel, span.prepared
         self.cpu_memory_usage = span.memory
 
     @property
@@ -234,7 +234,8 @@ class EventList(list):
 class _Loose:
     """Memory that came or went outside all events."""
 
-    kind, name, shapes, stack, module, backward, flops, seq, kernel = "memory", "[memory]", None, None, "", False, 0, -1, ""
+    kind, name, shapes, stack, module, kernel = "memory", "[memory]", None, None, "", ""
+    backward, flops, prepared, seq = False, 0, 0, -1
 
     def __init__(self, at: int, size: int, thread: Any) -> None:
         self.start = self.end = at

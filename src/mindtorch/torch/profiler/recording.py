@@ -28,7 +28,7 @@ class Event:
     """One span of a lane. Times in ns of ``time.perf_counter_ns``."""
 
     __slots__ = (
-        "backward", "base", "end", "flops", "inplace", "kernel", "kind", "memory", "module", "named", "parent", "phase", "row", "seq",
+        "backward", "base", "end", "flops", "inplace", "kernel", "kind", "memory", "module", "named", "parent", "phase", "prepared", "row", "seq",
         "shapes", "stack", "start", "thread",
     )  # fmt: skip
 
@@ -143,7 +143,7 @@ class Recorder:
         e.backward = observe.state.walks > 0
         e.module = lane.modules[-1] if lane.modules else ""
         e.seq = -1
-        e.end = e.memory = e.flops = 0
+        e.end = e.memory = e.flops = e.prepared = 0
         e.base = lane.newest
         e.shapes = e.stack = None
         e.kernel = ""
@@ -247,10 +247,12 @@ class Recorder:
         self._lane().shadow = shadow
 
     # ------------------------------------------------------------------ kernels and memory
-    def _kernel(self, name: str) -> None:
+    def _kernel(self, name: str, prepared: int = 0) -> None:
         """A kernel that is not NumPy computes for what is going on in this thread."""
         top = self._lane().top
-        if top is not None and name not in top.kernel.split(" + "):
+        if top is not None:
+            top.prepared += prepared
+        if top is not None and name and name not in top.kernel.split(" + "):
             top.kernel = f"{top.kernel} + {name}" if top.kernel else name
 
     def _freed(self, size: int) -> Lane:

@@ -49,6 +49,8 @@ def _span(number: int, e: recording.Event, forward_of: dict[int, recording.Event
         args["flops"] = e.flops
     if e.kernel:
         args["kernel"] = e.kernel
+    if e.prepared:
+        args["compiling us"] = e.prepared / 1e3
     return {
         "ph": "X",
         "cat": _CATEGORIES.get(e.kind, "user_annotation"),
