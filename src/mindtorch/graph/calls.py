@@ -249,8 +249,8 @@ def _program(rec: Recorder, results: Results, given: list[Tensor], history: Any)
 
 def _trained(program: Program, own: Any, alive: list[int], whole: list[Tensor], why: str) -> None:
     """Let the results that gradients flow to receive them in the order in which the derivative takes them."""
-    order = [next((n for n, t in enumerate(whole) if id(t) == i), None) for i in alive]
-    if None in order or order != sorted(order):
+    order = [next((n for n, t in enumerate(whole) if id(t) == i), -1) for i in alive]
+    if -1 in order or order != sorted(order):
         raise NotCaptured("a result with a history of its own is given back in a way that is not known")
     program.trained = [n in order for n in range(len(whole))]
     program.wanted = [j for j, i in enumerate(program.given) if i in own.grads]

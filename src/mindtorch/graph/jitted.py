@@ -1,148 +1,317 @@
-"""The "mindspore" backend: a program as one function over ms.Tensors, traced and compiled by ``ms.jit``.
+"""The "mindspore" backend: what MindSpore can compute of a program runs as functions over ms.Tensors, compiled by ``ms.jit``.
 
-Every step is the row's MindSpore kernel. A program with a row that has none, that draws random numbers or that writes in
-place stays on the host kernels. Results are compared with the host's once, before they are believed.
+The steps are sorted into segments (``segments``): those whose row has a MindSpore kernel with the host's numbers, and the
+rest, which stays on the host kernels: random draws, writes, effects, rows without a kernel. Each step is tried alone before
+anything is compiled, because a compilation that fails takes the process down at its end; each segment is compared with the
+host's kernels once, on numbers made up for it.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from mindtorch.engine.mindspore import array, door, kernels
-from mindtorch.graph.program import Program, Ref, Step, draws
+from mindtorch.core import dispatch
+from mindtorch.core.tensor import new
+from mindtorch.engine.host.quiet import quiet
+from mindtorch.engine.mindspore import array, kernels, positions, traced
+from mindtorch.graph import segments
+from mindtorch.graph.program import Program, Ref, Step, draws, refs
 
 
 class Unavailable(Exception):
-    """Why a program cannot be compiled."""
+    """Why a step or program cannot be compiled."""
 
 
 _COPIES = frozenset(("_contiguous", "_reshape_copy", "detach"))
 """Rows that only give the same values in another shape or layout, of which a compiled program knows nothing."""
+_TYPES = frozenset("float32 float64 int64 int32 uint8 int8 int16 bool".split())
 
 
-def _placed(program: Program, step: Step) -> Callable[..., Any]:
-    """A view as a function: elements gathered from the positions that the host's kernel shows."""
-    mint = door.load().mint
-    ms = door.load()
-    source = program.slots[step.args[0].slot]
-    at = np.arange(int(np.prod(source.shape)), dtype=np.int32).reshape(source.shape)
-    if step.row.name in ("as_strided", "_strided_tensor"):
-        raise Unavailable(f"{step.row.name} depends on the memory's layout")
-    got = step.row.call_kernel([at, *step.args[1:]])
-    parts = list(got) if step.seq is not None else [got]
+class Segment:
+    """Stands in for a row: several steps compiled into one function over arrays."""
 
-    def part(positions: np.ndarray) -> Callable[[Any], Any]:
-        shape = positions.shape
-        flat = positions.reshape(-1)
-        if flat.size == at.size and (flat == at.reshape(-1)).all():
-            return lambda x: mint.reshape(x, shape)
-        index = ms.Tensor(np.ascontiguousarray(flat))
-        return lambda x: mint.reshape(mint.index_select(mint.reshape(x, (-1,)), 0, index), shape)
+    kind, name = "segment", "ms.jit"
+    saved: tuple[str, ...] = ()
 
-    fns = [part(np.asarray(p)) for p in parts]
-    return (lambda x, *_: tuple([f(x) for f in fns])) if step.seq is not None else lambda x, *_: fns[0](x)
+    def __init__(self, run: Callable[..., Any], steps: list[Step]) -> None:
+        self.run, self.steps = run, steps
 
 
-def _kernel(program: Program, step: Step) -> Callable[..., Any]:
+# ------------------------------------------------------------------------------------------ one step
+def refused(program: Program, step: Step, trusted: bool) -> str | None:
+    """Why a step stays on the host whatever its kernel; None when its kernel may be tried.
+
+    ``trusted``: indices among the inputs have been checked already, by the forward pass.
+    """
     name = step.row.name
+    if step.row.kind not in ("op", "view"):
+        return f"{name} changes something outside of the graph"
     if draws(step.row):
-        raise Unavailable(f"{name} draws random numbers from PyTorch's stream")
-    if not step.outs:
-        raise Unavailable("it writes in place")
+        return f"{name} draws random numbers from PyTorch's stream"
+    if any(isinstance(a, tuple) and refs(a) for a in step.args):
+        return f"{name}: an index that holds tensors"
+    used = [program.slots[i] for i in [*step.reads(), *(o for o in step.outs if o is not None)]]
+    for s in used:
+        if s.np.name not in _TYPES:
+            return f"{name} on {s.np.name}"
+        if 0 in s.shape:
+            return f"{name} on no elements"
+    read = [program.slots[i] for i in step.reads()]
+    if not trusted and any(s.np.kind == "i" and s.kind in ("input", "state") for s in read) and any(s.np.kind == "f" for s in used):
+        return f"{name}: whether indices are in range is checked on the host"
+    return None
+
+
+def kernel(program: Program, step: Step) -> Callable[..., Any]:
+    """The step as a function over ms.Tensors, tried on numbers made up. Unavailable when it has none with the host's numbers."""
+    name = step.row.name
+    values = [made_up(program, a, n) for n, a in enumerate(step.args)]
+    want = _listed(_on_host(program, step, values), step)
     if step.row.kind == "view" or name in _COPIES:
-        return _placed(program, step)
-    fn = kernels.find(name)
-    if fn is None:
-        raise Unavailable(f"{name} has no MindSpore kernel")
+        if name in ("as_strided", "_strided_tensor"):
+            raise Unavailable(f"{name} depends on the memory's layout")
+        fn = _placed(program, step)
+    else:
+        found = kernels.find(name)
+        if found is None:
+            raise Unavailable(f"{name}: {kernels.reason(name)}")
+        fn = found
+    try:
+        got = _listed(fn(*[_given(v) for v in values]), step)
+        arrays = [None if t is None else array.download(t, w.dtype) for t, w in zip(got, want)]
+    except Exception as e:  # whatever MindSpore cannot compute, the host kernels compute
+        text = str(e).strip().splitlines()
+        raise Unavailable(f"{name}: {text[0][:160] if text else type(e).__name__}") from None
+    for o, a, w in zip(step.outs, arrays, want):
+        if o is not None:
+            compare(name, a, w)
     return fn
 
 
-def function(program: Program, results: Sequence[int]) -> Callable[..., Any]:
-    """The program over ms.Tensors: ``f(*given) -> tuple``. Unavailable when a step has no kernel."""
-    steps = [(_kernel(program, s), s) for s in program.steps]
-    constants = {i: array.upload(s.a) for i, s in enumerate(program.slots) if s.kind == "const" and s.a is not None}
-    given = list(program.given)
+def _stand_in(program: Program, a: Any) -> Any:
+    if isinstance(a, Ref):
+        s = program.slots[a.slot]
+        t = new()
+        t.a, t.k, t.n, t.v = np.empty((0,) if s.shape else (), s.np), s.k, None, None
+        return t
+    return [_stand_in(program, x) for x in a] if isinstance(a, list) else a
 
-    def body(*tensors: Any) -> Any:
+
+def _placed(program: Program, step: Step) -> Callable[..., Any]:
+    """A view as a function, from the positions that the host's kernel shows."""
+    source = program.slots[step.args[0].slot]
+    at = np.arange(int(np.prod(source.shape)), dtype=np.int32).reshape(source.shape)
+    got = step.row.call_kernel([at, *step.args[1:]])
+    fns = [positions.function(at, np.asarray(p)) for p in _listed(got, step)]
+    return (lambda x, *_: tuple([f(x) for f in fns])) if step.seq is not None else lambda x, *_: fns[0](x)
+
+
+def _listed(out: Any, step: Step) -> list[Any]:
+    return list(out) if step.seq is not None else [out]
+
+
+def made_up(program: Program, a: Any, n: int) -> Any:
+    """An array in place of a value: of its shape and dtype, with numbers that most functions are defined for."""
+    if isinstance(a, list):
+        return [made_up(program, e, n + 7 * k) for k, e in enumerate(a)]
+    if not isinstance(a, Ref):
+        return a
+    s = program.slots[a.slot]
+    return s.a if s.kind == "const" and s.a is not None else numbers(s.shape, s.np, a.slot + n)
+
+
+def numbers(shape: Sequence[int], dtype: np.dtype, seed: int, low: float = 0.25) -> np.ndarray:
+    """Floats in [low, low + 0.75), zeros for integers, True for truth values."""
+    if dtype.kind == "f":
+        return np.random.default_rng(seed).uniform(low, low + 0.75, shape).astype(dtype)
+    return np.ones(shape, dtype) if dtype.kind == "b" else np.zeros(shape, dtype)
+
+
+def _given(v: Any) -> Any:
+    return array.upload(v) if isinstance(v, np.ndarray) else [_given(e) for e in v] if isinstance(v, list) else v
+
+
+def _on_host(program: Program, step: Step, values: list[Any]) -> Any:
+    """The host kernel's result for arrays."""
+    raws = []
+    for p, v, a in zip(step.row.params, values, step.args):
+        if p.type in ("TN", "TN?") and v is not None and not isinstance(a, Ref):
+            v = dispatch.scalar(v, dispatch._target(step.row, [_stand_in(program, x) for x in step.args]).np)
+        raws.append(v)
+    try:
+        with quiet():
+            out = step.row.call_kernel(raws)
+            return [np.asarray(x) for x in out] if step.seq is not None else np.asarray(out)
+    except Exception as e:  # the numbers made up are not what the kernel takes
+        raise Unavailable(f"{step.row.name} cannot be tried alone: {str(e)[:120]}") from None
+
+
+def compare(name: str, a: Any, b: np.ndarray) -> None:
+    """Unavailable when ``a`` is not ``b`` within 1e-5 of its largest value."""
+    if a is None or a.shape != b.shape or a.dtype != b.dtype:
+        raise Unavailable(f"{name}: MindSpore's kernel gives another shape or dtype")
+    if a.dtype.kind in "fc" and a.size:
+        with np.errstate(all="ignore"):
+            scale = np.max(np.abs(b), where=np.isfinite(b), initial=1.0)
+            close = np.allclose(a, b, rtol=1e-5, atol=1e-5 * scale, equal_nan=True)
+    else:
+        close = bool((a == b).all())
+    if not close:
+        raise Unavailable(f"{name}: MindSpore's numbers differ by more than 1e-5")
+
+
+# ------------------------------------------------------------------------------------------ segments
+def body(program: Program, steps: list[Step], fns: list[Callable[..., Any]], given: list[int], made: list[int]) -> Callable[..., Any]:
+    """The steps over ms.Tensors: ``f(*given) -> tuple of made``."""
+    read = {i for s in steps for i in s.reads()}
+    constants = {
+        i: array.upload(s.a) for i, s in enumerate(program.slots) if i in read and s.kind == "const" and s.a is not None
+    }
+
+    def run(*tensors: Any) -> Any:
         env = dict(constants)
         env.update(zip(given, tensors))
 
         def value(a: Any) -> Any:
             return env[a.slot] if isinstance(a, Ref) else [value(e) for e in a] if isinstance(a, list) else a
 
-        for fn, s in steps:
+        for fn, s in zip(fns, steps):
             r = fn(*[value(a) for a in s.args])
             for o, x in zip(s.outs, r if s.seq is not None else (r,)):
                 if o is not None:
                     env[o] = x
-        return tuple([env[i] for i in results])
-
-    return body
-
-
-class _no_stack:  # noqa: N801 - a context
-    """Keeps ms.jit from reading the source line of every caller: it fails on frames that have none (``python -m``)."""
-
-    def __enter__(self) -> None:
-        try:
-            import importlib
-
-            self.room: Any = importlib.import_module("mindspore.graph.jit_trace")
-            self.old = self.room._get_caller_lines
-        except (ImportError, AttributeError):
-            self.room = None
-            return
-        self.room._get_caller_lines = lambda: ([__file__], [1])
-
-    def __exit__(self, *exc: Any) -> None:
-        if self.room is not None:
-            self.room._get_caller_lines = self.old
-
-
-def compiled(program: Program, keep: bool, host: Callable[..., Any]) -> Callable[..., Any]:
-    """``run(arrays) -> (results, kept)`` by ms.jit. The first call compiles, and compares with ``host``."""
-    ms = door.load()
-    n = len(program.results)
-    wanted = [*program.results, *(program.kept if keep else ())]
-    given = set(program.given)
-    # What is given back as it came needs no device: MindSpore sees only what it has to compute.
-    made = [i for i in dict.fromkeys(wanted) if i not in given]
-    if not made:
-        raise Unavailable("it computes nothing")
-    jitted = ms.jit(function(program, made), capture_mode="trace")
-    types = {i: program.slots[i].np for i in made}
-    checked = False
-
-    def run(arrays: Sequence[np.ndarray]) -> Any:
-        nonlocal checked
-        tensors = [array.upload(a) for a in arrays]
-        with _no_stack():
-            got = jitted(*tensors)
-        env: dict[int, np.ndarray] = dict(zip(program.given, arrays))
-        for i, t in zip(made, got):
-            env[i] = array.download(t, types[i]).copy()
-        out = [env[i] for i in wanted]
-        if not checked:
-            expected = [*host(arrays)[0], *host(arrays)[1]]
-            _compare(out, expected)
-            checked = True
-        return tuple(out[:n]), tuple(out[n:])
+        return tuple([env[i] for i in made])
 
     return run
 
 
-def _compare(got: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
-    for a, b in zip(got, expected):
-        if a.shape != b.shape or a.dtype != b.dtype:
-            raise Unavailable("a MindSpore kernel gives another shape or dtype")
-        if a.dtype.kind in "fc" and a.size:
-            with np.errstate(all="ignore"):
-                scale = np.max(np.abs(b), where=np.isfinite(b), initial=1.0)
-                close = np.allclose(a, b, rtol=1e-5, atol=1e-5 * scale, equal_nan=True)
-        else:
-            close = bool((a == b).all())
-        if not close:
-            raise Unavailable("MindSpore's numbers differ by more than 1e-5")
+def _jitted(program: Program, steps: list[Step], fns: list[Callable[..., Any]], given: list[int], made: list[int]) -> Callable[..., Any]:
+    """The steps over arrays, compiled, and compared with the host's kernels on numbers made up."""
+    from mindtorch.graph import backends
+
+    types = [program.slots[i].np for i in made]
+    host = backends.host(part(program, steps, given, made), False)
+    # Around zero: sums of many positive numbers would drive functions to where rounding is all there is. And other numbers
+    # than those it was traced with: what became a constant of the graph by mistake shows then.
+    samples = [
+        [numbers(program.slots[i].shape, program.slots[i].np, i + seed, -0.375) for i in given] for seed in (0, 1000)
+    ]
+    call = traced.traced(body(program, steps, fns, given, made), [array.upload(a) for a in samples[0]])
+
+    def run(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        got = call(*[array.upload(a) for a in arrays])
+        return tuple([array.download(t, d).copy() for t, d in zip(got, types)])
+
+    for tried in samples:
+        for i, a, b in zip(made, run(*tried), host(tried)[0]):
+            compare(f"value {i} of {len(steps)} steps compiled together", a, b)
+
+    def careful(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        try:
+            return run(*arrays)
+        except Exception:  # what fails on these values says so in the host kernel's words, or does not fail there
+            return tuple(host(arrays)[0])
+
+    return careful
+
+
+def part(program: Program, steps: list[Step], given: list[int], made: list[int]) -> Program:
+    """A program of some of the steps."""
+    p = copy.copy(program)
+    p.steps, p.given, p.results, p.kept = steps, given, made, []
+    return p
+
+
+def _segment(program: Program, numbers_: list[int], fns: dict[int, Callable[..., Any]], needed: set[int]) -> list[Step]:
+    """Steps in place of a run: the compiled function, and views of what it gives, which cost the host nothing."""
+    steps = [program.steps[n] for n in numbers_]
+    inside = {o for s in steps for o in s.outs if o is not None}
+    wanted = needed & inside
+    views: list[Step] = []
+    for s in reversed(steps):
+        if s.row.kind == "view" and wanted & set(s.outs):
+            views.append(s)
+            wanted -= set(s.outs)
+            wanted |= set(s.reads()) & inside
+    used = set(wanted)
+    kept: list[int] = []
+    for n in reversed(numbers_):
+        s = program.steps[n]
+        if used & set(s.outs):
+            used.update(s.reads())
+            kept.append(n)
+    kept.reverse()
+    steps = [program.steps[n] for n in kept]
+    inside = {o for s in steps for o in s.outs if o is not None}
+    given = [i for i in dict.fromkeys(i for s in steps for i in s.reads()) if i not in inside and program.slots[i].kind != "const"]
+    made = sorted(wanted)
+    if not steps:
+        return views[::-1]
+    run = _jitted(program, steps, [fns[n] for n in kept], given, made)
+    one = Step(Segment(run, steps), tuple(Ref(i) for i in given), tuple(made), (False,) * len(made), tuple)
+    return [one, *views[::-1]]
+
+
+def _free(step: Step) -> bool:
+    return step.row.kind == "view" or step.row.name in _COPIES
+
+
+def _usable(program: Program, trusted: bool) -> tuple[dict[int, Callable[..., Any]], list[tuple[str, Any]]]:
+    """Functions of the steps that can be compiled, and (reason, place) of those that cannot."""
+    fns: dict[int, Callable[..., Any]] = {}
+    reasons: list[tuple[str, Any]] = []
+    for n, s in enumerate(program.steps):
+        why = refused(program, s, trusted)
+        if why is None:
+            try:
+                fns[n] = kernel(program, s)
+            except Unavailable as e:
+                why = str(e)
+        if why is not None and s.row.kind in ("op", "view") and all(r != why for r, _ in reasons):
+            reasons.append((why, getattr(s, "site", None)))
+    read: set[int] = set()
+    for n in reversed(range(len(program.steps))):
+        s = program.steps[n]
+        if n in fns and _free(s) and not read & set(s.outs):
+            del fns[n]  # a view that only the host reads
+        if n in fns:
+            read.update(s.reads())
+    return fns, reasons
+
+
+def compiled(program: Program, keep: bool, trusted: bool = False) -> tuple[Callable[..., Any], list[str]]:
+    """(``run`` with the arguments and results of ``backends.host``, what stays on the host and why).
+
+    ``trusted``: indices among what is given were checked before. Unavailable when nothing can be compiled.
+    """
+    from mindtorch.graph import backends
+
+    fns, reasons = _usable(program, trusted)
+    notes = [f"on the host: {why}" + (f" ({site[0]}:{site[1]})" if site else "") for why, site in reasons]
+    if all(_free(program.steps[n]) for n in fns):
+        raise Unavailable("; ".join(why for why, _ in reasons[:3]) or "it computes nothing")
+    steps: list[Step] = []
+    done = 0
+    for jit, numbers_ in segments.sort(program, fns.__contains__):
+        part_ = [program.steps[n] for n in numbers_]
+        if not jit or all(map(_free, part_)):
+            steps += part_
+            continue
+        mine = set(numbers_)
+        needed = {*program.results, *(program.kept if keep else ())}
+        needed.update(i for n, s in enumerate(program.steps) if n not in mine for i in s.reads())
+        try:
+            steps += _segment(program, numbers_, fns, needed)
+            done += 1
+        except Unavailable as e:
+            notes.append(f"on the host: {e}")
+            steps += part_
+    if not done:
+        raise Unavailable("; ".join(notes[:3]))
+    whole = copy.copy(program)
+    whole.steps = steps
+    return backends.host(whole, keep), [f"{done} part(s) compiled by ms.jit", *notes]

@@ -79,7 +79,7 @@ def report(graph: Compiled) -> Explanation:
                     "backend": e.chosen or e.backend,
                     "times": {k: min(v) for k, v in e.times.items() if v},
                     "backward_breaks": list(e.program.notes),
-                    "notes": list(e.notes),
+                    "notes": [*e.notes, *e.program.said],
                 }
             )
     inner = [report(m.__dict__["_compiled_call_impl"]) for m in graph.parts if "_compiled_call_impl" in m.__dict__]

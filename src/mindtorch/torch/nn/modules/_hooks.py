@@ -12,10 +12,13 @@ from typing import Any
 
 import mindtorch.torch as torch
 from mindtorch.core.hooks import RemovableHandle
+from mindtorch.engine.mindspore import mode
 
 from ._backward import BackwardHook
 
 HOOKED = False
+GRAPH_CALL: Any = None
+"""In MindSpore's graph mode what calls a module as a graph, (module, args, kwargs) -> result."""
 _MISSING = object()
 
 _global_backward_pre_hooks: dict[int, Any] = OrderedDict()
@@ -32,8 +35,31 @@ _global_parameter_registration_hooks: dict[int, Any] = OrderedDict()
 
 def mark_hooked() -> None:
     """Make every module look for hooks from now on."""
-    global HOOKED
-    HOOKED = True
+    global HOOKED, _marked
+    HOOKED = _marked = True
+
+
+_marked = False
+"""Whether HOOKED is for good, whatever the mode."""
+
+
+def _graph_call(module: Any, args: Any, kwargs: Any) -> Any:
+    """The first call in graph mode: opens the room of graphs, which imports this one."""
+    global GRAPH_CALL
+    from mindtorch.graph import switch
+
+    GRAPH_CALL = switch.call
+    return switch.call(module, args, kwargs)
+
+
+def _mode_changed(graph: bool) -> None:
+    """The program set MindSpore's mode."""
+    global GRAPH_CALL, HOOKED
+    GRAPH_CALL = _graph_call if graph else None
+    HOOKED = graph or _marked
+
+
+mode.listen(_mode_changed)
 
 
 def add_hook(
@@ -192,7 +218,9 @@ class Calling:
             if x is not _MISSING:
                 args = (x, *args)
             compiled = self._compiled_call_impl
-            return (self._call_impl if compiled is None else compiled)(*args, **kwargs)
+            if compiled is None:
+                return self._call_impl(*args, **kwargs) if GRAPH_CALL is None else GRAPH_CALL(self, args, kwargs)
+            return compiled(*args, **kwargs)
         if not kwargs and not args and x is not _MISSING:
             return self.forward(x)
         if x is _MISSING:

@@ -287,6 +287,7 @@ class Module(Walking, Stateful, Converting, Calling):
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         state.pop("_compiled_call_impl", None)
+        state.pop("_graph_mode", None)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
