@@ -87,13 +87,13 @@ class _Storages:
         self.roots: dict[str, StorageData] = {}
         self.made: dict[str, Any] = {}
 
-    def note(self, pid: Any) -> None:
+    def note(self, pid: Any) -> Any:
         """Learn of a storage; its memory is made when all sizes are known to fit into the file."""
         if not isinstance(pid, tuple) or not pid:
             raise pickle.UnpicklingError("the file is corrupted: a persistent id is no tuple")
         kind = _text(pid[0])
-        if kind == "module":
-            return
+        if kind == "module" and len(pid) > 1:
+            return pid[1]
         if kind != "storage" or len(pid) != 6:
             raise pickle.UnpicklingError("the file is corrupted: it has an unknown persistent id")
         _, cls, key, location, count, view = pid
@@ -110,6 +110,7 @@ class _Storages:
             root.data = np.empty(size, np.uint8)
         if view is not None:
             _part(known, *view)
+        return None
 
     def answer(self, pid: Any) -> Any:
         """What the pickle gets for a persistent id that `note` has seen."""

@@ -79,8 +79,15 @@ __version__ = TorchVersion("2.13.0+mindtorch")
 class layout:  # noqa: N801 - public name
     """How elements are stored; only ``torch.strided`` tensors can be made."""
 
+    __module__ = "mindtorch.torch"
+
     def __init__(self, name: str) -> None:
         self.name = name
+
+    def __reduce__(self) -> Any:
+        from mindtorch.torch.serialization import _get_layout
+
+        return _get_layout, (repr(self),)
 
     def __repr__(self) -> str:
         return f"torch.{self.name}"
@@ -88,6 +95,11 @@ class layout:  # noqa: N801 - public name
 
 class memory_format(layout):  # noqa: N801 - public name
     """Order of dimensions in memory."""
+
+    __module__ = "mindtorch.torch"
+
+    def __reduce__(self) -> Any:
+        return self.name  # pickled as a global of torch, which PyTorch finds too
 
 
 strided, sparse_coo, sparse_csr = layout("strided"), layout("sparse_coo"), layout("sparse_csr")

@@ -136,6 +136,11 @@ def _rebuild_from_type_v2(func: Any, new_type: type, args: tuple[Any, ...], stat
     """A tensor of a subclass, or with attributes: ``func(*args)`` seen as ``new_type``, then given ``state``."""
     t = func(*args)
     if type(t) is not new_type:
+        if not (isinstance(new_type, type) and issubclass(new_type, Tensor)):
+            raise TypeError(
+                f"the file holds a tensor of the class {getattr(new_type, '__qualname__', new_type)!r}, which is not one of "
+                "mindtorch's tensors here: import its module under mindtorch, or save tensor.as_subclass(torch.Tensor)"
+            )
         t = t.as_subclass(new_type)
     give = getattr(type(t), "__setstate__", None)
     if give is not None and give is not getattr(Tensor, "__setstate__", None):

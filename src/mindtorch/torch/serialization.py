@@ -381,7 +381,10 @@ class _SaveHooks(pth.Hooks):
         return _PICKLED_AS.get(module) or _public(module)
 
 
-_PICKLED_AS = {"mindtorch.core.generator": "torch._C"}
+_PICKLED_AS = {
+    "mindtorch.core.generator": "torch._C",
+    "mindtorch.torch.nn.modules.linear_cross_entropy": "torch.nn.modules.loss",
+}
 """Modules of classes that PyTorch keeps elsewhere."""
 
 

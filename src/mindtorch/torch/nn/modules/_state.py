@@ -29,6 +29,8 @@ class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpec
 class _WrappedHook:
     """A load pre-hook that also wants its module as first argument."""
 
+    __module__ = "mindtorch.torch.nn.modules.module"  # the name that files give it
+
     def __init__(self, hook: Callable[..., Any], module: Any = None) -> None:
         self.hook = hook
         self.with_module = module is not None
@@ -36,6 +38,13 @@ class _WrappedHook:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.hook(self._module, *args, **kwargs) if self.with_module else self.hook(*args, **kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {"hook": self.hook, "with_module": self.with_module}
+        return {**state, "module": self._module} if self.with_module else state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["hook"], state.get("module"))  # type: ignore[misc]
 
 
 class Stateful:

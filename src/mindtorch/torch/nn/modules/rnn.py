@@ -142,8 +142,11 @@ class RNNBase(_Recurrent):
         """Parameters grouped by layer and direction."""
         return [[getattr(self, n) for n in names] for names in self._all_weights]
 
+    def __getstate__(self) -> dict[str, Any]:
+        # PyTorch keeps the flat list in the instance, and needs it in a file; here it is derived
+        return {**super().__getstate__(), "_flat_weights": self._flat_weights}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # PyTorch keeps the flat list in the instance; here it is derived
         state = {k: v for k, v in state.items() if k not in ("_flat_weights", "_flat_weight_refs")}
         if "all_weights" in state:
             state["_all_weights"] = state.pop("all_weights")

@@ -88,11 +88,37 @@ class SpectralNorm:
         module.register_buffer(name + "_u", u)
         module.register_buffer(name + "_v", v)
         module.register_forward_pre_hook(fn)
-        module._register_state_dict_hook(_StateNote(fn))
+        module._register_state_dict_hook(SpectralNormStateDictHook(fn))
+        module._register_load_state_dict_pre_hook(SpectralNormLoadStateDictPreHook(fn))
         return fn
 
 
-class _StateNote:
+class SpectralNormLoadStateDictPreHook:
+    """Completes state dicts from before version 1 of this scheme (PyTorch 1.0), which have ``weight`` and no ``weight_v``."""
+
+    def __init__(self, fn: SpectralNorm) -> None:
+        self.fn = fn
+
+    def __call__(
+        self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, missing_keys: list[str],
+        unexpected_keys: list[str], error_msgs: list[str],
+    ) -> None:  # fmt: skip
+        fn = self.fn
+        key = prefix + fn.name
+        version = local_metadata.get("spectral_norm", {}).get(fn.name + ".version")
+        named = [key + end for end in ("_orig", "", "_u")]
+        if version == fn._version or key + "_v" in state_dict or not all(n in state_dict for n in named):
+            return
+        with torch.no_grad():
+            orig, weight, u = (state_dict[n] for n in named)
+            del state_dict[key]
+            matrix = fn.reshape_weight_to_matrix(orig)
+            # The v whose direction u comes from, as long as makes u W v the sigma that the weight was divided by.
+            v = torch.linalg.pinv(matrix.t() @ matrix) @ (matrix.t() @ u)
+            state_dict[key + "_v"] = v * ((orig / weight).mean() / torch.dot(u, torch.mv(matrix, v)))
+
+
+class SpectralNormStateDictHook:
     """Writes the version of this scheme into the state dict's metadata."""
 
     def __init__(self, fn: SpectralNorm) -> None:
@@ -127,7 +153,11 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
     else:
         raise ValueError(f"spectral_norm of '{name}' not found in {module}")
     for key, hook in list(module._state_dict_hooks.items()):
-        if isinstance(hook, _StateNote) and hook.fn.name == name:
+        if isinstance(hook, SpectralNormStateDictHook) and hook.fn.name == name:
             del module._state_dict_hooks[key]
+            break
+    for key, hook in list(module._load_state_dict_pre_hooks.items()):
+        if isinstance(getattr(hook, "hook", hook), SpectralNormLoadStateDictPreHook) and hook.hook.fn.name == name:
+            del module._load_state_dict_pre_hooks[key]
             break
     return module
