@@ -12,12 +12,14 @@ from __future__ import annotations
 import argparse
 import io
 import logging
+import os
 import pathlib
 import pickle
 import random
 import resource
 import signal
 import sys
+import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -34,6 +36,14 @@ from old_files import tar_checkpoint, version_040_checkpoint  # noqa: E402
 
 PROMISED = (RuntimeError, pickle.UnpicklingError, EOFError)
 """What a reader may raise for bytes that are no valid file; ValueError too when it is about the byte order."""
+def _mapped(data: bytes) -> Any:
+    """Read as a user does who maps the file. A change of the contents is not noticed then, a broken outline is."""
+    with tempfile.NamedTemporaryFile(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as file:
+        file.write(data)
+        file.flush()
+        return mt.load(file.name, mmap=True)
+
+
 _PTH = (lambda b: mt.load(io.BytesIO(b)), lambda b: pth.load_arrays(io.BytesIO(b)))
 
 
@@ -65,6 +75,7 @@ def checkpoints() -> dict[str, Original]:
     old_file = version_040_checkpoint({"w": np.arange(6, dtype=np.float32).reshape(2, 3)})
     return {
         "zip": Original(plain.getvalue(), _PTH, True),
+        "zip mapped": Original(plain.getvalue(), (_mapped,), False),
         "zip deflated": Original(packed.getvalue(), _PTH, True),
         "zip 0.4.0": Original(old_file, _PTH, True),
         "legacy": Original(stream.getvalue(), _PTH, False),

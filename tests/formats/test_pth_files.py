@@ -1,8 +1,11 @@
 """Checkpoints of every age and kind as arrays and as tensors: 0.4.0, TorchScript, modules without class, sparse, float8."""
 
+import gzip
 import io
 import mmap
 import pickle
+import struct
+import tempfile
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
@@ -305,3 +308,61 @@ def test_errors_of_map_location_are_the_callers():
 
     with pytest.raises(KeyError, match="mine"):
         mt.load(theirs({"w": torch.ones(1)}), map_location=locate)
+
+
+class Trickle(io.RawIOBase):
+    """A file without a buffer, which gives less than it is asked for."""
+
+    def __init__(self, data):
+        super().__init__()
+        self.inner = io.BytesIO(data)
+
+    def readable(self):
+        return True
+
+    def seekable(self):
+        return True
+
+    def seek(self, *args):
+        return self.inner.seek(*args)
+
+    def tell(self):
+        return self.inner.tell()
+
+    def readinto(self, buffer):
+        data = self.inner.read(min(len(buffer), 700))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_any_file_object(legacy, tmp_path):
+    out = io.BytesIO()
+    torch.save({f"w{i}": torch.arange(1000.0) for i in range(30)}, out, _use_new_zipfile_serialization=not legacy)
+    for file in (Trickle(out.getvalue()), open(tmp_path / "a", "w+b", buffering=0), tempfile.SpooledTemporaryFile(10)):  # noqa: SIM115
+        with file:
+            if not isinstance(file, Trickle):
+                file.write(out.getvalue())
+                file.seek(0)
+            assert all((w == mt.arange(1000.0)).all() for w in mt.load(file).values())
+
+
+OTHERS = {
+    "web page": b"\n <!DOCTYPE html><html>", "Git LFS": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+    "JSON": b'{ "a": 1}', "compressed": gzip.compress(b"x"), "safetensors": struct.pack("<Q", 9) + b'{"a":[]}',
+    "NumPy array": b"\x93NUMPY\x01\x00", "MindSpore": b"\n\x1c\n\x01a\x12\x17", "magic number": pickle.dumps({"a": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_other_files_are_named(what):
+    with pytest.raises((RuntimeError, pickle.UnpicklingError), match=what):
+        mt.load(io.BytesIO(OTHERS[what]))
+
+
+def test_text_files_and_arrays_are_refused(tmp_path):
+    with pytest.raises(TypeError, match="mode 'rb'"):
+        mt.load(io.StringIO("text"))
+    np.savez(tmp_path / "a.npz", a=np.ones(2))
+    with pytest.raises(RuntimeError, match=r"numpy\.load"):
+        mt.load(tmp_path / "a.npz")

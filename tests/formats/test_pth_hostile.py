@@ -175,7 +175,7 @@ def test_fuzz(tmp_path):
     command = [sys.executable, script, "--count", "150", "--only", "zip,legacy,tar", "--keep", tmp_path / "found"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("150 files") == 5
+    assert done.stdout.count("150 files") == 6
 
 
 # ------------------------------------------------------------------------------------------ saving

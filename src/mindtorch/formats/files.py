@@ -25,6 +25,8 @@ def opened(f: Any) -> Iterator[tuple[Any, str | None]]:
             f"{e}. You can only torch.load from a file that is seekable. Please pre-load the data into a buffer like "
             "io.BytesIO and try to load from it instead."
         ) from e
+    if isinstance(f.read(0), str):
+        raise TypeError("a checkpoint is read from a binary file: open it with mode 'rb'")
     yield f, None
 
 

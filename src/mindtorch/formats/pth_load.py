@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -204,7 +205,30 @@ def load(
             raise EOFError("Ran out of input: the checkpoint is empty")
         if pth_legacy.is_tar(file):
             return pth_legacy.read_tar(file, unpickle, hooks.tensor)
+        _refuse_others(file, start)
         return pth_legacy.read_stream(file, unpickle, hooks.storage)
+
+
+_OTHERS = (
+    (rb"\s*<(!doctype|html|\?xml)", "a web page: the download was answered with an error or a login form"),
+    (rb"version https://git-lfs", "a pointer of Git LFS: the weights themselves were not downloaded (git lfs pull)"),
+    (rb".{8}\{.*\":", "a safetensors file: read it with safetensors.torch.load_file"),
+    (rb"\s*[\[{]\s*[\"\]}]", "JSON text"),
+    (rb"\x93NUMPY", "a NumPy array: read it with numpy.load"),
+    (rb"\x89HDF", "an HDF5 file"),
+    (rb"(\x1f\x8b|BZh|\xfd7zXZ|\x28\xb5\x2f\xfd|7z\xbc\xaf)", "a compressed file: unpack it first"),
+    (rb"\n.{1,2}\n", "perhaps a MindSpore checkpoint: turn it into a .pth with `python -m mindtorch convert`"),
+)
+"""How other files start that are given to torch.load, and what to say."""
+
+
+def _refuse_others(file: Any, start: int) -> None:
+    """UnpicklingError for a file that is plainly something else than a pickle."""
+    head = file.read(256)
+    file.seek(start)
+    for pattern, what in _OTHERS:
+        if re.match(pattern, head, re.IGNORECASE | re.DOTALL):
+            raise pickle.UnpicklingError(f"the file is no checkpoint but {what}")
 
 
 def unsafe_globals(f: Any, allowed: Callable[[str, str], bool]) -> list[str]:

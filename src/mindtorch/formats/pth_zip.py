@@ -156,6 +156,7 @@ class ZipReader:
             raise RuntimeError(
                 "the file is a zip archive but no PyTorch checkpoint: it has no record data.pkl; "
                 f"it holds {sorted(self.records)[:5]}"
+                + ("; read it with numpy.load" if all(n.endswith(".npy") for n in self.records) else "")
             )
         return min(pickles, key=lambda n: n.count("/"))[: -len("data.pkl")]
 
@@ -313,7 +314,13 @@ def _at(file: Any, offset: int, count: int) -> bytes:
         file.seek(offset)
     except (OverflowError, OSError, ValueError):
         return b""  # an offset that no file has
-    return file.read(count)
+    data = file.read(count)
+    while data and len(data) < count:
+        more = file.read(count - len(data))  # unbuffered files may give less than they have
+        if not more:
+            break
+        data += more
+    return data
 
 
 def _directory(file: Any, length: int) -> list[Record]:
