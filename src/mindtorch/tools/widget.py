@@ -16,9 +16,12 @@ import numpy as np
 
 from mindtorch.formats.files import atomic_write
 from mindtorch.tools import frameworks
+from mindtorch.tools.graph_precision import precision_tracker
 from mindtorch.tools.randomness import fix_random
 
-__all__ = ["fix_random", "get_pt_grads", "load_ms_weight2net", "loss_compare", "object_dump", "object_load", "save_convert"]
+__all__ = [
+    "fix_random", "get_pt_grads", "load_ms_weight2net", "loss_compare", "object_dump", "object_load", "precision_tracker", "save_convert",
+]  # fmt: skip
 
 
 def get_pt_grads(model: Any) -> dict[str, Any]:
