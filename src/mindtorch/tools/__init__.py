@@ -5,8 +5,7 @@ Nothing here imports PyTorch, mindtorch.torch or MindSpore until it is used, so 
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from mindtorch.tools.late import late
 
 _FROM = {
     "as_troubleshooter": "troubleshooter",
@@ -19,14 +18,4 @@ _FROM = {
 }
 """Public function -> the file it lives in."""
 
-
-def __getattr__(name: str) -> Any:
-    if name in _FROM:
-        value = getattr(importlib.import_module(f"mindtorch.tools.{_FROM[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'mindtorch.tools' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_FROM})
+__getattr__, __dir__ = late(__name__, _FROM)

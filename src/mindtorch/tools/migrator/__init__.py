@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from mindtorch.tools.late import late
 
 _FROM = {
     "api_dump_init": "api_dump",
@@ -34,14 +33,4 @@ _FROM = {
 }
 """Public function -> the file of this package it lives in."""
 
-
-def __getattr__(name: str) -> Any:
-    if name in _FROM:
-        value = getattr(importlib.import_module(f"{__name__}.{_FROM[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_FROM})
+__getattr__, __dir__ = late(__name__, _FROM)
