@@ -58,7 +58,7 @@ def _im2col_numpy(x, col, n0, c0, r0, sh, sw, ph, pw, dh, dw):  # type: ignore[n
                 part[:, :, a:b, p:q] = src.swapaxes(0, 1)
 
 
-@fused(_im2col_numpy)
+@fused(_im2col_numpy, helpers=(span,))
 def im2col(x, col, n0, c0, r0, sh, sw, ph, pw, dh, dw):  # type: ignore[no-untyped-def]
     """col (C, kh, kw, m, rows, ow) from images n0.. of x, channels c0.., output rows r0..; zeros outside."""
     height, width = x.shape[2], x.shape[3]
@@ -67,13 +67,7 @@ def im2col(x, col, n0, c0, r0, sh, sw, ph, pw, dh, dw):  # type: ignore[no-untyp
         for i in range(kh):
             for j in range(kw):
                 off = j * dw - pw
-                lo = 0
-                if off < 0:
-                    lo = (sw - 1 - off) // sw
-                hi = 0
-                if width - 1 - off >= 0:
-                    hi = min(ow, (width - 1 - off) // sw + 1)
-                lo = min(lo, hi)
+                lo, hi = span(j * dw, ow, width, sw, pw)
                 for b in range(m):
                     plane = x[n0 + b, c0 + c]
                     for r in range(rows):
@@ -112,7 +106,7 @@ def _col2im_numpy(col, x, n0, c0, r0, sh, sw, ph, pw, dh, dw):  # type: ignore[n
                 dst += col[:, i, j, :, a:b, p:q].swapaxes(0, 1)
 
 
-@fused(_col2im_numpy)
+@fused(_col2im_numpy, helpers=(span,))
 def col2im(col, x, n0, c0, r0, sh, sw, ph, pw, dh, dw):  # type: ignore[no-untyped-def]
     """Adds col (C, kh, kw, m, rows, ow) into images n0.. of x: the transpose of ``im2col``."""
     height, width = x.shape[2], x.shape[3]
@@ -121,13 +115,7 @@ def col2im(col, x, n0, c0, r0, sh, sw, ph, pw, dh, dw):  # type: ignore[no-untyp
         for i in range(kh):
             for j in range(kw):
                 off = j * dw - pw
-                lo = 0
-                if off < 0:
-                    lo = (sw - 1 - off) // sw
-                hi = 0
-                if width - 1 - off >= 0:
-                    hi = min(ow, (width - 1 - off) // sw + 1)
-                lo = min(lo, hi)
+                lo, hi = span(j * dw, ow, width, sw, pw)
                 for b in range(m):
                     plane = x[n0 + b, c0 + c]
                     for r in range(rows):

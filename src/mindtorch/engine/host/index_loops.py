@@ -50,8 +50,7 @@ def gather(a, i, out):  # type: ignore[no-untyped-def]
     return True
 
 
-@fused(_unused, exact=True)
-def scatter(out, i, src):  # type: ignore[no-untyped-def]
+def _scatter(out, i, src):  # type: ignore[no-untyped-def]
     outer, count, inner = i.shape
     size = np.uint64(out.shape[1])
     for o in range(outer):
@@ -60,22 +59,20 @@ def scatter(out, i, src):  # type: ignore[no-untyped-def]
                 j = np.uint64(i[o, k, n])
                 if j >= size:
                     return False
-                out[o, j, n] = src[o, k, n]
+                out[o, j, n] = body(out[o, j, n], src[o, k, n])  # type: ignore[name-defined]  # noqa: F821
     return True
 
 
-@fused(_unused, exact=True)
-def scatter_add(out, i, src):  # type: ignore[no-untyped-def]
-    outer, count, inner = i.shape
-    size = np.uint64(out.shape[1])
-    for o in range(outer):
-        for k in range(count):
-            for n in range(inner):
-                j = np.uint64(i[o, k, n])
-                if j >= size:
-                    return False
-                out[o, j, n] += src[o, k, n]
-    return True
+def _new(old, new):  # type: ignore[no-untyped-def]
+    return new
+
+
+def _sum(old, new):  # type: ignore[no-untyped-def]
+    return old + new
+
+
+scatter = fused(_unused, helpers=(_new,), exact=True)(_scatter)
+scatter_add = fused(_unused, helpers=(_sum,), exact=True)(_scatter)
 
 
 @fused(_unused, exact=True)

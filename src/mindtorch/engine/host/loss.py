@@ -15,7 +15,7 @@ from mindtorch.core.errors import shown
 from mindtorch.engine.host import jit
 from mindtorch.engine.host.jit import fused
 from mindtorch.engine.host.quiet import quiet
-from mindtorch.engine.host.softmax import GUARD
+from mindtorch.engine.host.softmax import GUARD, ROW, exp_sum, row_max
 
 F32 = np.dtype(np.float32)
 F = np.float32
@@ -66,7 +66,7 @@ def _ce_fall(x: np.ndarray, t: np.ndarray, ignore: int, out: np.ndarray, nt: int
         out[:] = np.where(keep, np.log(np.exp(z).sum(1)) - z[_range(len(t)), safe], 0)
 
 
-@fused(_ce_fall, parallel=True, reduction=True)
+@fused(_ce_fall, parallel=True, reduction=True, helpers=ROW)
 def _ce_rows(x, t, ignore, out, nt):  # type: ignore[no-untyped-def]
     m, n = x.shape
     step = (m + nt - 1) // nt
@@ -76,17 +76,8 @@ def _ce_rows(x, t, ignore, out, nt):  # type: ignore[no-untyped-def]
                 out[i] = F(0.0)
                 continue
             r = x[i]
-            key = np.int32(-2147483648)
-            for j in range(n):
-                b = f2i(r[j])  # type: ignore[name-defined]  # noqa: F821
-                b = b ^ ((b >> np.int32(31)) & np.int32(0x7FFFFFFF))
-                key = max(key, b)
-            key = key ^ ((key >> np.int32(31)) & np.int32(0x7FFFFFFF))
-            top = i2f(key)  # type: ignore[name-defined]  # noqa: F821
-            s = F(0.0)
-            for j in range(n):
-                s += exp32(r[j] - top)  # type: ignore[name-defined]  # noqa: F821
-            out[i] = F(math.log(s)) - (r[t[i]] - top)
+            top = row_max(r)
+            out[i] = F(math.log(exp_sum(r, top))) - (r[t[i]] - top)
 
 
 def _no_twin(*args: Any) -> bool:
@@ -94,7 +85,7 @@ def _no_twin(*args: Any) -> bool:
     raise RuntimeError("the compiled loss kernel is not in use")
 
 
-@fused(_no_twin, reduction=True)
+@fused(_no_twin, reduction=True, helpers=ROW)
 def _ce_sum(x, t, out, divisor):  # type: ignore[no-untyped-def]
     m, n = x.shape
     total = 0.0
@@ -102,17 +93,8 @@ def _ce_sum(x, t, out, divisor):  # type: ignore[no-untyped-def]
         if t[i] < 0 or t[i] >= n:
             return False
         r = x[i]
-        key = np.int32(-2147483648)
-        for j in range(n):
-            b = f2i(r[j])  # type: ignore[name-defined]  # noqa: F821
-            b = b ^ ((b >> np.int32(31)) & np.int32(0x7FFFFFFF))
-            key = max(key, b)
-        key = key ^ ((key >> np.int32(31)) & np.int32(0x7FFFFFFF))
-        top = i2f(key)  # type: ignore[name-defined]  # noqa: F821
-        s = F(0.0)
-        for j in range(n):
-            s += exp32(r[j] - top)  # type: ignore[name-defined]  # noqa: F821
-        total += F(math.log(s)) - (r[t[i]] - top)
+        top = row_max(r)
+        total += F(math.log(exp_sum(r, top))) - (r[t[i]] - top)
     out[0] = total / divisor
     return True
 
@@ -144,7 +126,7 @@ def _ce_back_fall(x: np.ndarray, t: np.ndarray, ignore: int, g: np.ndarray, out:
             out[~keep] = 0
 
 
-@fused(_ce_back_fall, parallel=True, reduction=True)
+@fused(_ce_back_fall, parallel=True, reduction=True, helpers=ROW)
 def _ce_back_rows(x, t, ignore, g, out, nt):  # type: ignore[no-untyped-def]
     m, n = x.shape
     step = (m + nt - 1) // nt
@@ -156,13 +138,7 @@ def _ce_back_rows(x, t, ignore, g, out, nt):  # type: ignore[no-untyped-def]
                     o[j] = F(0.0)
                 continue
             r = x[i]
-            key = np.int32(-2147483648)
-            for j in range(n):
-                b = f2i(r[j])  # type: ignore[name-defined]  # noqa: F821
-                b = b ^ ((b >> np.int32(31)) & np.int32(0x7FFFFFFF))
-                key = max(key, b)
-            key = key ^ ((key >> np.int32(31)) & np.int32(0x7FFFFFFF))
-            top = i2f(key)  # type: ignore[name-defined]  # noqa: F821
+            top = row_max(r)
             s = F(0.0)
             for j in range(n):
                 e = exp32(r[j] - top)  # type: ignore[name-defined]  # noqa: F821

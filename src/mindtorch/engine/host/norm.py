@@ -57,7 +57,20 @@ def _ln_fall(x: np.ndarray, w: np.ndarray, b: np.ndarray, out: np.ndarray, eps: 
     out[:] = _ln_plain(x, w, b, eps)
 
 
-@fused(_ln_fall, parallel=True, reduction=True)
+def _row_moments(r, scale, eps):  # type: ignore[no-untyped-def]
+    """Mean of a row and 1 / its deviation; ``scale`` is 1 / its length."""
+    s = F(0.0)
+    for j in range(r.size):
+        s += r[j]
+    mean = s * scale
+    v = F(0.0)
+    for j in range(r.size):
+        d = r[j] - mean
+        v += d * d
+    return mean, F(1.0 / math.sqrt(v * scale + eps))  # type: ignore[name-defined]  # noqa: F821
+
+
+@fused(_ln_fall, parallel=True, reduction=True, helpers=(_row_moments,))
 def _ln_rows(x, w, b, out, eps, nt):  # type: ignore[no-untyped-def]
     m, n = x.shape
     step = (m + nt - 1) // nt
@@ -68,15 +81,7 @@ def _ln_rows(x, w, b, out, eps, nt):  # type: ignore[no-untyped-def]
         for i in range(t * step, min(m, (t + 1) * step)):
             r = x[i]
             o = out[i]
-            s = F(0.0)
-            for j in range(n):
-                s += r[j]
-            mean = s * scale
-            v = F(0.0)
-            for j in range(n):
-                d = r[j] - mean
-                v += d * d
-            rstd = F(1.0 / math.sqrt(v * scale + eps))  # type: ignore[name-defined]  # noqa: F821
+            mean, rstd = _row_moments(r, scale, eps)
             if has_w and has_b:
                 for j in range(n):
                     o[j] = (r[j] - mean) * rstd * w[j] + b[j]
@@ -128,7 +133,7 @@ def _ln_back_fall(g: np.ndarray, x: np.ndarray, w: np.ndarray, gx: np.ndarray, g
         gx[:] = rstd * (h - h.mean(-1, keepdims=True) - d * (h * d).mean(-1, keepdims=True))
 
 
-@fused(_ln_back_fall, parallel=True, reduction=True)
+@fused(_ln_back_fall, parallel=True, reduction=True, helpers=(_row_moments,))
 def _ln_back_rows(g, x, w, gx, gw, gb, eps, nt):  # type: ignore[no-untyped-def]
     m, n = x.shape
     step = (m + nt - 1) // nt
@@ -141,15 +146,7 @@ def _ln_back_rows(g, x, w, gx, gw, gb, eps, nt):  # type: ignore[no-untyped-def]
             r = x[i]
             h = g[i]
             o = gx[i]
-            s = F(0.0)
-            for j in range(n):
-                s += r[j]
-            mean = s * scale
-            v = F(0.0)
-            for j in range(n):
-                d = r[j] - mean
-                v += d * d
-            rstd = F(1.0 / math.sqrt(v * scale + eps))  # type: ignore[name-defined]  # noqa: F821
+            mean, rstd = _row_moments(r, scale, eps)
             s1 = F(0.0)
             s2 = F(0.0)
             if has_w:

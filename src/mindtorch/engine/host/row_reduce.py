@@ -29,6 +29,15 @@ def _ready(loop: Fused, a: np.ndarray) -> bool:
     return loop.compiled is not None or loop.tick(a.size)
 
 
+def _done(loop: Fused, *args: Any) -> bool:
+    """Run ``loop``; False when it does not compile (`_unused` has taken its place)."""
+    try:
+        loop(*args)
+    except RuntimeError:
+        return False
+    return True
+
+
 def _parts(a: np.ndarray, axis: int | None) -> tuple[int, int, int]:
     if axis is None:
         return 1, a.size, 1
@@ -58,11 +67,7 @@ def prod_last(a: np.ndarray, keep: bool) -> np.ndarray | None:
     if a.shape[-1] < 32 or not _ready(_prod_rows, a):
         return None
     out = np.empty(_without(a.shape, a.ndim - 1, keep), F4)
-    try:
-        _prod_rows(a.reshape(-1, a.shape[-1]), out.reshape(-1))
-    except RuntimeError:
-        return None
-    return out
+    return out if _done(_prod_rows, a.reshape(-1, a.shape[-1]), out.reshape(-1)) else None
 
 
 # ------------------------------------------------------------------------------------------ moments
@@ -93,13 +98,8 @@ def moments(
         return None
     shape = _without(a.shape, axis, keep)
     var, mean = np.empty(shape, F4), np.empty(shape, F4)
-    try:
-        _moments(
-            a.reshape(outer, n, inner), var.reshape(outer, inner), mean.reshape(outer, inner), n - correction, root
-        )
-    except RuntimeError:
-        return None
-    return var, mean
+    parts = (a.reshape(outer, n, inner), var.reshape(outer, inner), mean.reshape(outer, inner))
+    return (var, mean) if _done(_moments, *parts, n - correction, root) else None
 
 
 # ------------------------------------------------------------------------------------------ log-sum-exp
@@ -130,11 +130,7 @@ def logsumexp_last(a: np.ndarray, keep: bool) -> np.ndarray | None:
     if not _ready(_lse_rows, a):
         return None
     out = np.empty(_without(a.shape, a.ndim - 1, keep), F4)
-    try:
-        _lse_rows(a.reshape(-1, a.shape[-1]), out.reshape(-1))
-    except RuntimeError:
-        return None
-    return out
+    return out if _done(_lse_rows, a.reshape(-1, a.shape[-1]), out.reshape(-1)) else None
 
 
 # ------------------------------------------------------------------------------------------ sums of squares
@@ -158,8 +154,5 @@ def square_sum(a: np.ndarray, axis: int | None, keep: bool) -> np.ndarray | None
     if (axis is not None and axis != a.ndim - 1) or not _ready(_square_rows, a):
         return None
     out = np.empty(_without(a.shape, axis, keep), F4)
-    try:
-        _square_rows(a.reshape(1, -1) if axis is None else a.reshape(-1, a.shape[-1]), out.reshape(-1))
-    except RuntimeError:
-        return None
-    return out
+    rows = a.reshape(1, -1) if axis is None else a.reshape(-1, a.shape[-1])
+    return out if _done(_square_rows, rows, out.reshape(-1)) else None

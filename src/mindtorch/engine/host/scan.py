@@ -16,63 +16,37 @@ F4 = np.dtype(np.float32)
 F8 = np.dtype(np.float64)
 
 
-def _np_cumsum_rows(a: np.ndarray, out: np.ndarray) -> None:
-    with quiet():
-        out[...] = np.add.accumulate(a, axis=1, dtype=F8)
-
-
-@fused(_np_cumsum_rows)
-def _cumsum_rows(a, out):  # type: ignore[no-untyped-def]
+# The ``body`` of a loop is the step from one running value to the next.
+def _rows(a, out, first):  # type: ignore[no-untyped-def]
     for i in range(a.shape[0]):
-        s = 0.0
+        s = first
         for j in range(a.shape[1]):
-            s += a[i, j]
+            s = body(s, a[i, j])  # type: ignore[name-defined]  # noqa: F821
             out[i, j] = s
 
 
-@fused(_np_cumsum_rows)
-def _cumsum_middle(a, out):  # type: ignore[no-untyped-def]
+def _middle(a, out, first):  # type: ignore[no-untyped-def]
     p, n, k = a.shape
     carry = np.empty(k, np.float64)
     for b in range(p):
-        carry[:] = 0.0
+        carry[:] = first
         for i in range(n):
             row = a[b, i]
             to = out[b, i]
             for c in range(k):
-                carry[c] += row[c]
+                carry[c] = body(carry[c], row[c])  # type: ignore[name-defined]  # noqa: F821
                 to[c] = carry[c]
 
 
-def _np_cumprod_rows(a: np.ndarray, out: np.ndarray) -> None:
-    with quiet():
-        out[...] = np.multiply.accumulate(a, axis=1, dtype=F8)
+def _plus(s, x):  # type: ignore[no-untyped-def]
+    return s + x
 
 
-@fused(_np_cumprod_rows)
-def _cumprod_rows(a, out):  # type: ignore[no-untyped-def]
-    for i in range(a.shape[0]):
-        p = 1.0
-        for j in range(a.shape[1]):
-            p *= a[i, j]
-            out[i, j] = p
+def _times(s, x):  # type: ignore[no-untyped-def]
+    return s * x
 
 
-@fused(_np_cumprod_rows)
-def _cumprod_middle(a, out):  # type: ignore[no-untyped-def]
-    p, n, k = a.shape
-    carry = np.empty(k, np.float64)
-    for b in range(p):
-        carry[:] = 1.0
-        for i in range(n):
-            row = a[b, i]
-            to = out[b, i]
-            for c in range(k):
-                carry[c] *= row[c]
-                to[c] = carry[c]
-
-
-def _compiled(a: np.ndarray, d: int, rows: Any, middle: Any) -> np.ndarray | None:
+def _compiled(a: np.ndarray, d: int, rows: Any, middle: Any, first: float) -> np.ndarray | None:
     """Running sums or products along ``d`` by the compiled loops; None while they are not in use."""
     last = d == a.ndim - 1
     loop = rows if last else middle
@@ -81,7 +55,7 @@ def _compiled(a: np.ndarray, d: int, rows: Any, middle: Any) -> np.ndarray | Non
     out = np.empty(a.shape, F4)
     n = a.shape[d]
     shape = (-1, n) if last else (math.prod(a.shape[:d]), n, math.prod(a.shape[d + 1 :]))
-    loop(a.reshape(shape), out.reshape(shape))
+    loop(a.reshape(shape), out.reshape(shape), first)
     return out
 
 
@@ -92,14 +66,22 @@ def _typed(a: np.ndarray, dtype: Any) -> np.ndarray:
     return a.astype(np.int64) if a.dtype.kind in "biu" and a.dtype != np.int64 else a
 
 
-def _accumulate(fn: np.ufunc, rows: Any, middle: Any) -> Any:
+def _accumulate(fn: np.ufunc, step: Any) -> Any:
+    first = float(fn.identity)
+
+    def twin(a: np.ndarray, out: np.ndarray, first: float) -> None:
+        with quiet():
+            out[...] = fn.accumulate(a, axis=1, dtype=F8)
+
+    rows, middle = fused(twin, helpers=(step,))(_rows), fused(twin, helpers=(step,))(_middle)
+
     def kernel(a: np.ndarray, dim: int, dtype: Any = None) -> np.ndarray:
         d = wrap_dim(dim, a.ndim)
         a = _typed(a, dtype)
         if a.ndim == 0:
             return a.copy()
         if a.dtype == F4 and a.flags.c_contiguous and a.size:
-            got = _compiled(a, d, rows, middle)
+            got = _compiled(a, d, rows, middle, first)
             if got is not None:
                 return got
         wide = F8 if a.dtype.itemsize <= 4 and a.dtype.kind in "fV" else a.dtype
@@ -109,8 +91,8 @@ def _accumulate(fn: np.ufunc, rows: Any, middle: Any) -> Any:
     return kernel
 
 
-cumsum = _accumulate(np.add, _cumsum_rows, _cumsum_middle)
-cumprod = _accumulate(np.multiply, _cumprod_rows, _cumprod_middle)
+cumsum = _accumulate(np.add, _plus)
+cumprod = _accumulate(np.multiply, _times)
 
 
 def _cum_extreme(fn: np.ufunc, beats: np.ufunc) -> Any:

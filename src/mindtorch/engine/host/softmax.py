@@ -52,11 +52,34 @@ def back(r: np.ndarray, like: np.ndarray, dim: int, moved: tuple[int, ...] | Non
 
 
 # ---------------------------------------------------------------------- fused rows (float32)
+def row_max(r):  # type: ignore[no-untyped-def]
+    """The maximum, through an order-preserving integer key: vectorises, where a float maximum does not."""
+    key = np.int32(-2147483648)
+    for j in range(r.size):
+        b = f2i(r[j])  # type: ignore[name-defined]  # noqa: F821
+        b = b ^ ((b >> np.int32(31)) & np.int32(0x7FFFFFFF))
+        key = max(key, b)
+    key = key ^ ((key >> np.int32(31)) & np.int32(0x7FFFFFFF))
+    return i2f(key)  # type: ignore[name-defined]  # noqa: F821
+
+
+def exp_sum(r, top):  # type: ignore[no-untyped-def]
+    """Sum of ``exp(r - top)``."""
+    s = F(0.0)
+    for j in range(r.size):
+        s += exp32(r[j] - top)  # type: ignore[name-defined]  # noqa: F821
+    return s
+
+
+ROW = (row_max, exp_sum)
+"""Helpers of the fused loops over rows of logits. (One that writes exponentials costs a quarter of the loop's speed.)"""
+
+
 def _fall_forward(x: np.ndarray, out: np.ndarray, log: bool, nt: int) -> None:
     out[:] = _plain(x, log)
 
 
-@fused(_fall_forward, parallel=True, reduction=True)
+@fused(_fall_forward, parallel=True, reduction=True, helpers=ROW)
 def _forward_rows(x, out, log, nt):  # type: ignore[no-untyped-def]
     m, n = x.shape
     step = (m + nt - 1) // nt
@@ -64,22 +87,13 @@ def _forward_rows(x, out, log, nt):  # type: ignore[no-untyped-def]
         for i in range(t * step, min(m, (t + 1) * step)):
             r = x[i]
             o = out[i]
-            # the maximum through an order-preserving integer key: vectorises, where a float maximum does not
-            key = np.int32(-2147483648)
-            for j in range(n):
-                b = f2i(r[j])  # type: ignore[name-defined]  # noqa: F821
-                b = b ^ ((b >> np.int32(31)) & np.int32(0x7FFFFFFF))
-                key = max(key, b)
-            key = key ^ ((key >> np.int32(31)) & np.int32(0x7FFFFFFF))
-            top = i2f(key)  # type: ignore[name-defined]  # noqa: F821
-            s = F(0.0)
+            top = row_max(r)
             if log:
-                for j in range(n):
-                    s += exp32(r[j] - top)  # type: ignore[name-defined]  # noqa: F821
-                shift = F(math.log(s))
+                shift = F(math.log(exp_sum(r, top)))
                 for j in range(n):
                     o[j] = (r[j] - top) - shift
             else:
+                s = F(0.0)
                 for j in range(n):
                     e = exp32(r[j] - top)  # type: ignore[name-defined]  # noqa: F821
                     o[j] = e
