@@ -10,7 +10,7 @@ import numpy as np
 from mindtorch.core import dispatch
 from mindtorch.core.tensor import Tensor, cell_of, new, wrap
 from mindtorch.engine.host.quiet import EXTOBJ
-from mindtorch.graph import effects
+from mindtorch.graph import choice, effects
 from mindtorch.graph.program import Program, Ref, Step, refs
 
 
@@ -228,14 +228,17 @@ def _runner(program: Program, forward: Program) -> Callable[..., Any]:
     if forward.mindspore:
         from mindtorch.graph import jitted
 
+        said = forward.said
         try:
             run, notes = jitted.compiled(program, False, trusted=True)
         except Exception as e:  # whatever MindSpore cannot compile, the host kernels compute
-            notes = [f"not compiled by MindSpore: {str(e)[:300]}"]
+            said.append(f"backward pass: not compiled by MindSpore: {str(e)[:300]}")
         else:
-            forward.said = [f"backward pass: {note}" for note in notes]
-            return run
-        forward.said = [f"backward pass: {note}" for note in notes]
+            said += [f"backward pass: {note}" for note in notes]
+            if not forward.measured:
+                return run
+            runs = {"host": host(program, False), "mindspore": run}
+            return choice.Contest(runs, lambda text: said.append(f"backward pass: {text}"))
     return host(program, False)
 
 

@@ -127,6 +127,7 @@ class Entry:
         self.written, self.inputs = written, ninputs
         self.trained = any(program.trained)
         self.run = backends.host(program, self.trained)
+        self.runs = {"host": self.run}
         self.keys = [program.slots[i].k for i in program.results]
         self.single = recipe == ("slot", 0)
         self.backend = "host"
@@ -134,8 +135,8 @@ class Entry:
         self.chosen: str | None = None
         self.notes: list[str] = []
 
-    def use_mindspore(self, given: list[Tensor]) -> bool:
-        """Compile with ms.jit, forward here and backward when it is derived. False, with a note, when that cannot be."""
+    def compile_mindspore(self) -> bool:
+        """Compile with ms.jit. False, with a note, when that cannot be."""
         from mindtorch.graph import jitted
 
         try:
@@ -144,16 +145,22 @@ class Entry:
             self.notes.append(f"not compiled by MindSpore: {str(e)[:300] or type(e).__name__}")
             return False
         self.notes += notes
-        self.run, self.backend = run, "mindspore"
-        self.program.mindspore = True
-        self.program.plans.clear()
+        self.runs["mindspore"] = run
         return True
 
-    def use_host(self) -> None:
-        """Go back to host kernels."""
-        self.run, self.backend = backends.host(self.program, self.trained), "host"
-        self.program.mindspore = False
-        self.program.plans.clear()
+    def on(self, backend: str) -> None:
+        """Run the forward pass on "host" or on what was compiled by "mindspore"."""
+        self.run, self.backend = self.runs[backend], backend
+
+    def use(self, backend: str) -> None:
+        """Let the backward pass follow, when it is derived anew."""
+        self.on(backend)
+        if self.program.mindspore != (backend == "mindspore"):
+            self.program.mindspore = backend == "mindspore"
+            self.program.measured = bool(self.times["host"])
+            self.program.plans.clear()
+            if self.program.own is not None and self.program.mindspore:
+                self.program.said.append("backward pass: on the host: it was recorded from the tape")
 
     def __call__(self, given: list[Tensor]) -> Any:
         raw = [t.a for t in given]

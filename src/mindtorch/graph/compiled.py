@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import functools
 import logging
-import sys
-import time
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 from mindtorch import log
 from mindtorch.core import observe
-from mindtorch.graph import calls
+from mindtorch.graph import calls, choice
 from mindtorch.graph.calls import Entry, NotCaptured, entry_from, own_history, sign
 from mindtorch.graph.capture import Recorder, allowed_now, recording
 from mindtorch.graph.watch import Stopped, Watch
 
 LIMIT = 32
 """Specialisations of one function; past that it runs eagerly, as it would recompile for ever."""
-_TRIES = 3
-"""Timed calls of each kind before the faster is kept."""
-_WORTH = 0.02
-"""Seconds of a forward pass from which compiling by MindSpore (seconds, once) is tried where MindSpore is loaded."""
 SPLIT: weakref.WeakSet[Any] = weakref.WeakSet()
 """Modules whose calls were made graphs of their own, because something around them could not be captured."""
 
@@ -59,8 +53,9 @@ class Compiled:
                     return self.fn(*args, **kwargs)
                 if entry.chosen is None:
                     if self.backend == "auto":
-                        return self.timed(entry, given, args, kwargs)
-                    entry.chosen = "mindspore" if self.backend == "mindspore" and entry.use_mindspore(given) else "host"
+                        return choice.timed(self.name, entry, given, lambda: self.fn(*args, **kwargs))
+                    entry.chosen = "mindspore" if self.backend == "mindspore" and entry.compile_mindspore() else "host"
+                    entry.use(entry.chosen)
                 return self.fn(*args, **kwargs) if entry.chosen == "eager" else entry(given)
         return self.capture(key, tensors, objects, args, kwargs)
 
@@ -71,40 +66,6 @@ class Compiled:
 
     def __get__(self, obj: Any, cls: Any = None) -> Any:
         return self if obj is None else functools.partial(self, obj)
-
-    def timed(self, entry: Entry, given: Any, args: Any, kwargs: Any) -> Any:
-        """Run by turns eagerly and as a graph, and keep the faster when both were seen often enough."""
-        times = entry.times
-        kind = "eager" if len(times["eager"]) < len(times["host"]) else "host"
-        start = time.perf_counter()
-        out = self.fn(*args, **kwargs) if kind == "eager" else entry(given)
-        times[kind].append(time.perf_counter() - start)
-        if len(times["eager"]) >= _TRIES:
-            best = {k: min(v) for k, v in times.items()}
-            # The derivative gains more than the forward pass: in training an even forward pass is a gain.
-            slack = 1.2 if entry.trained else 1.0
-            entry.chosen = "host" if best["host"] <= best["eager"] * slack else "eager"
-            if best["host"] > _WORTH and "mindspore" in sys.modules and entry.use_mindspore(given):
-                self.compare(entry, given, best)
-            log.logger().debug(
-                "graph of %s: %s is kept (%s)",
-                _name(self.fn), entry.chosen, ", ".join(f"{k} {1e3 * v:.3g} ms" for k, v in best.items()),
-            )  # fmt: skip
-        return out
-
-    @staticmethod
-    def compare(entry: Entry, given: Any, best: dict[str, float]) -> None:
-        """Time the compiled program (compiled it has neither draws nor writes: running it again changes nothing)."""
-        times = entry.times["mindspore"] = []
-        for _ in range(_TRIES):
-            start = time.perf_counter()
-            entry.run([t.a for t in given])
-            times.append(time.perf_counter() - start)
-        best["mindspore"] = min(times)
-        if best["mindspore"] < min(best["host"], best["eager"]):
-            entry.chosen = "mindspore"
-        else:
-            entry.use_host()
 
     def capture(self, key: Any, tensors: Any, objects: Any, args: Any, kwargs: Any) -> Any:
         """Run eagerly under a recorder, and keep the program when it is sound."""

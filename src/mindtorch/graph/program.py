@@ -89,6 +89,7 @@ class Program:
         self.kept_results: list[tuple[int, int]] = []
         self.notes: list[tuple[str, str]] = []
         self.mindspore = False
+        self.measured = False  # whether the backward pass is to keep the faster backend
         self.said: list[str] = []  # what a backend says of the backward pass
         self.trained: list[bool] = [False] * len(results)
         self.wanted: list[int] = []

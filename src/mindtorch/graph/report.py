@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mindtorch.graph import choice
 from mindtorch.graph.compiled import Compiled
 
 
@@ -53,17 +54,32 @@ def explain(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanati
     """Call ``fn`` as a graph until its backend is chosen, and report."""
     from mindtorch.graph.modules import compiled
 
-    wrapped = compiled(fn)
-    if wrapped is not fn and hasattr(fn, "_compiled_call_impl") and isinstance(fn._compiled_call_impl, Compiled):
-        wrapped = fn._compiled_call_impl
-    graph = getattr(wrapped, "_graph", wrapped)
+    graph = _own(fn)
+    if graph is None:
+        wrapped = compiled(fn)
+        graph = getattr(wrapped, "_graph", wrapped)
     full, graph.fullgraph = graph.fullgraph, False
     try:
-        for _ in range(8):
+        for _ in range(3 * choice.TRIES + 2):
             graph(*args, **kwargs)
     finally:
         graph.fullgraph = full
     return report(graph)
+
+
+def _own(fn: Any) -> Compiled | None:
+    """The graph that calls of a module itself run as: by ``Module.compile``, or in MindSpore's graph mode."""
+    from mindtorch.torch.nn.modules import _hooks
+
+    state = getattr(fn, "__dict__", {})
+    graph = state.get("_compiled_call_impl")
+    if isinstance(graph, Compiled):
+        return graph
+    if _hooks.GRAPH_CALL is None or not hasattr(fn, "_call_impl"):
+        return None
+    from mindtorch.graph import switch
+
+    return switch.of(fn)
 
 
 def report(graph: Compiled) -> Explanation:
@@ -82,5 +98,13 @@ def report(graph: Compiled) -> Explanation:
                     "notes": [*e.notes, *e.program.said],
                 }
             )
-    inner = [report(m.__dict__["_compiled_call_impl"]) for m in graph.parts if "_compiled_call_impl" in m.__dict__]
+    inner = _switched(graph) + [report(m.__dict__["_compiled_call_impl"]) for m in graph.parts if "_compiled_call_impl" in m.__dict__]
     return Explanation(graph.name, graphs, list(graph.breaks), inner)
+
+
+def _switched(graph: Compiled) -> list[Explanation]:
+    """Graphs of the modules inside one that cannot be captured, in MindSpore's graph mode."""
+    if graph.owner is None or not graph.eager_only or "_graph_mode" not in graph.owner.__dict__:
+        return []
+    found = [m.__dict__.get("_graph_mode") for m in graph.owner.modules() if m is not graph.owner]
+    return [report(g) for g in found if g is not None]

@@ -84,7 +84,12 @@ def call(module: Any, args: Any, kwargs: Any) -> Any:
     # A single layer of the library is one operation: no graph by itself.
     if state.inside or calls.state.capturing or not module._modules and type(module).__module__.startswith("mindtorch."):
         return module._call_impl(*args, **kwargs)
+    return of(module)(*args, **kwargs)
+
+
+def of(module: Any) -> Switched:
+    """The graphs of a module in graph mode."""
     graph = module.__dict__.get("_graph_mode")
     if graph is None or graph.owner is not module:  # a shallow copy of a module brings the original's
         graph = module.__dict__["_graph_mode"] = Switched(module)
-    return graph(*args, **kwargs)
+    return graph
