@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-import platform
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +20,7 @@ COMMANDS = {
     "panel": ("mindtorch.cli.panel", "main", "time, calls and share of every op, beside PyTorch's"),
     "tune": ("mindtorch.cli.tune", "main", "say what would make a script faster, each piece of advice measured"),
     "profile": ("mindtorch.cli.profile", "main", "split a program's steps into data, forward, backward, optimiser"),
+    "report": ("mindtorch.cli.profile", "report", "profile a program and write all there is to see as one HTML page"),
     "verify": ("mindtorch.cli.verify", "main", "run a script on PyTorch and on mindtorch and compare them"),
 }
 """Small commands: name -> (module, function taking the rest of the arguments, one line of help)."""
@@ -97,26 +97,10 @@ def _quietly(work: Callable[[], Any]) -> Any:
 
 def env(args: list[str]) -> int:
     """Print versions: mindtorch, the PyTorch it follows, MindSpore, NumPy and the rest."""
-    from importlib import metadata
-
-    from mindtorch import __version__
-
     if args:
         print(f"python -m mindtorch env takes no arguments, got {' '.join(args)}", file=sys.stderr)
         return 2
-    print(f"mindtorch    {__version__} ({os.path.dirname(os.path.dirname(os.path.abspath(__file__)))})")
-    print(f"behaves as   torch {switch.VERSIONS['torch']}")
-    print(f"python       {platform.python_version()} ({sys.executable})")
-    print(f"platform     {platform.platform()}, {os.cpu_count()} cpus")
-    for name in ("mindspore", "numpy", "ml_dtypes", "numba", "scipy", "pillow", "torch", "torchvision"):
-        try:
-            version = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            version = "not installed"
-        print(f"{name:12} {version}")
-    for name in sorted(k for k in os.environ if k.startswith(("MINDTORCH_", "MSA_"))):
-        print(f"{name}={os.environ[name]}")
     from mindtorch.cli import settings
 
-    print("\n".join(settings.lines()))
+    print("\n".join([*settings.versions(), *settings.lines()]))
     return 0

@@ -28,7 +28,10 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--ops", type=int, nargs=1, metavar="ROWS", help="show the slowest ops, as torch.profiler's table")
     p.add_argument("--trace", metavar="FILE", help="write a trace for chrome://tracing or Perfetto")
     p.add_argument("--runtime", metavar="FOLDER", help="run under MindSpore's Runtime Profiler: csv, trace and summary of its kernels")
-    p.add_argument("--json", metavar="FILE", help="write the figures, times in seconds")
+    p.add_argument("--html", metavar="FILE", help="write a page with timeline, split, operators, memory and environment (30 steps)")
+    p.add_argument("--advice", action="store_true", help="with --html: also what 'python -m mindtorch tune' says")
+    p.add_argument("--against", choices=("torch",), help="with --html: also PyTorch's times of the same ops")
+    p.add_argument("--json", metavar="FILE", help="write the figures, times in seconds; with --html all that the page shows")
     p.add_argument("--quiet", action="store_true", help="print nothing")
     p.add_argument("script")
     p.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the program")
@@ -54,10 +57,11 @@ class _Run:
 
         switch.install()
         switch.inherit()
-        if self.o.ops or self.o.trace:
+        if self.o.ops or self.o.trace or self.o.html:
             from mindtorch.torch.profiler import profile
 
-            self.ops = profile(record_shapes=True)
+            whole = bool(self.o.html)
+            self.ops = profile(record_shapes=True, profile_memory=whole, with_flops=whole)
             self.ops.start()
         self.clock.start()
         if self.functions is not None:
@@ -77,23 +81,57 @@ class _Run:
                 self.live.close()
 
 
-def _trial(o: argparse.Namespace, args: list[str], workers: int, which: int) -> dict[str, Any] | None:
-    """Figures of a run with ``workers``; None when it failed."""
+def _again(o: argparse.Namespace, args: list[str], *options: str) -> dict[str, Any] | None:
+    """Figures of another run of the program in a process of its own; None when it failed."""
     import mindtorch
 
     home = os.path.dirname(os.path.dirname(os.path.abspath(mindtorch.__file__)))
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in (home, os.environ.get("PYTHONPATH")) if p)}
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "trial.json")
-        command = [sys.executable, "-m", "mindtorch", "profile", "--quiet", "--json", path, "--workers", str(workers)]
-        command += ["--loader", str(which), *(["--steps", str(o.steps)] if o.steps else []), o.script, *args]
+        path = os.path.join(folder, "again.json")
+        command = [sys.executable, "-m", "mindtorch", "profile", "--quiet", "--json", path, *options]
+        command += [*(["--steps", str(o.steps)] if o.steps else []), o.script, *args]
         done = subprocess.run(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode or not os.path.exists(path):
-            print(f"python -m mindtorch profile: the trial run failed:\n{done.stderr[-2000:]}", file=sys.stderr)
+            print(f"python -m mindtorch profile: the second run failed:\n{done.stderr[-2000:]}", file=sys.stderr)
             return None
         with open(path, encoding="utf-8") as file:
-            figures = json.load(file)
-    return {k: figures[k] for k in ("steps", "step", "data_time", "train_time")} | {"num_workers": workers}
+            return json.load(file)
+
+
+def _trial(o: argparse.Namespace, args: list[str], workers: int, which: int) -> dict[str, Any] | None:
+    """Figures of a run with ``workers``; None when it failed."""
+    figures = _again(o, args, "--workers", str(workers), "--loader", str(which))
+    return figures and {k: figures[k] for k in ("steps", "step", "data_time", "train_time")} | {"num_workers": workers}
+
+
+def _advice(o: argparse.Namespace, args: list[str]) -> dict[str, Any] | None:
+    """What ``tune`` says about the program, in a process of its own; None when it could not be run."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "advice.json")
+        command = [sys.executable, "-m", "mindtorch", "tune", "--json", path, o.script, *args]
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+        if not os.path.exists(path):
+            print(f"python -m mindtorch profile: no advice, tune failed:\n{done.stderr[-2000:]}", file=sys.stderr)
+            return None
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+
+
+def _page(o: argparse.Namespace, run: _Run, args: list[str], measured: dict[str, Any]) -> dict[str, Any]:
+    """Write the page; what it shows. The split is that of a second run, which no profiler slows down."""
+    from mindtorch.cli import settings
+    from mindtorch.tools import frameworks, panel
+    from mindtorch.tools.report import data, page
+
+    plain = _again(o, args, *(["--workers", str(o.workers), "--loader", str(o.loader)] if o.workers is not None else []))
+    theirs = panel.measure(o.script, args, frameworks.PYTORCH) if o.against else None
+    advice = _advice(o, args) if o.advice else None
+    made = data.build(
+        run.ops, run.clock, plain or measured, os.path.basename(o.script), [*settings.versions(), *settings.lines()], theirs, advice
+    )
+    page.save(made, o.html)
+    return made
 
 
 def _report(o: argparse.Namespace, run: _Run, args: list[str]) -> None:
@@ -115,6 +153,9 @@ def _report(o: argparse.Namespace, run: _Run, args: list[str]) -> None:
         texts.append(run.ops.key_averages().table(sort_by="self_cpu_time_total", row_limit=o.ops[0]))
     if o.trace:
         run.ops.export_chrome_trace(o.trace)
+    if o.html:
+        figures = {**figures, **_page(o, run, args, figures)}
+        texts.append(f"{o.html} written.")
     if o.json:
         with open(o.json, "w", encoding="utf-8") as file:
             json.dump(figures, file, indent=1)
@@ -148,6 +189,11 @@ def main(argv: list[str]) -> int:
     if o.workers is not None and o.workers < 0:
         print(f"python -m mindtorch profile: --workers must be at least 0, got {o.workers}", file=sys.stderr)
         return 2
+    if (o.advice or o.against) and not o.html:
+        print("python -m mindtorch profile: --advice and --against are parts of the page: give --html FILE", file=sys.stderr)
+        return 2
+    if o.html and o.steps is None:
+        o.steps = 30  # every op of every step is kept
     o.script = os.path.abspath(o.script)
     if o.runtime:
         return _runtime(o, args)
@@ -163,3 +209,9 @@ def main(argv: list[str]) -> int:
         return status or 0
     print(status, file=sys.stderr)
     return 1
+
+
+def report(argv: list[str]) -> int:
+    """``python -m mindtorch report train.py``: profile with a page, report.html unless told otherwise, and advice in it."""
+    options = [] if any(a == "--html" or a.startswith("--html=") for a in argv) else ["--html", "report.html"]
+    return main([*options, "--advice", *argv])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import sys
 from collections.abc import Mapping
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -35,6 +37,28 @@ def warnings(env: Mapping[str, str], count: int) -> list[str]:
     if level and level not in ("0", "1", "2", "3", "4"):
         found.append(f"MSA_LOG={level}: must be 0 to 4")
     return found
+
+
+def versions() -> list[str]:
+    """Versions of everything involved, and mindtorch's own settings, one a line."""
+    from importlib import metadata
+
+    import mindtorch
+    from mindtorch.cli import switch
+
+    out = [
+        f"mindtorch    {mindtorch.__version__} ({os.path.dirname(os.path.abspath(mindtorch.__file__))})",
+        f"behaves as   torch {switch.VERSIONS['torch']}",
+        f"python       {platform.python_version()} ({sys.executable})",
+        f"platform     {platform.platform()}, {os.cpu_count()} cpus",
+    ]
+    for name in ("mindspore", "numpy", "ml_dtypes", "numba", "scipy", "pillow", "torch", "torchvision"):
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            version = "not installed"
+        out.append(f"{name:12} {version}")
+    return out + [f"{name}={os.environ[name]}" for name in sorted(k for k in os.environ if k.startswith(("MINDTORCH_", "MSA_")))]
 
 
 def lines() -> list[str]:

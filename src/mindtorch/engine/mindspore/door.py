@@ -11,12 +11,14 @@ import logging
 import os
 import sys
 import threading
+from time import perf_counter_ns
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from mindtorch import log
+from mindtorch.engine import used
 
 _ISA = "ONEDNN_MAX_CPU_ISA"
 _lock = threading.RLock()
@@ -79,8 +81,10 @@ def load() -> ModuleType:
         if _module is None:
             if _failure is not None:
                 raise RuntimeError(_failure)
+            began = perf_counter_ns()
             try:
                 _module = _import()
+                used.say("", perf_counter_ns() - began)
             except Exception as error:
                 _failure = f"MindSpore could not be loaded: {error}"
                 raise RuntimeError(_failure) from error

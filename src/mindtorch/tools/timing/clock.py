@@ -14,6 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from mindtorch.core import observe
+from mindtorch.engine import used
+from mindtorch.engine.host import jit
 
 PHASES = ("data", "transfer", "forward", "backward", "optimizer", "other")
 
@@ -27,11 +29,26 @@ class Step:
         self.iterators: set[int] = set()
         self.last = ""
         self.trained = False
+        self.prepared = 0.0
+        """Seconds of compiling and loading kernels, which later steps do not pay."""
+        self.segments: list[tuple[str, float, float]] = []
+        """Phase, begin and end of each stretch of the step, without gaps, in seconds of ``time.perf_counter``."""
+
+    def spend(self, phase: str, begin: float, end: float) -> None:
+        """The time from ``begin`` to ``end`` belongs to ``phase``."""
+        self.phases[phase] += end - begin
+        if end > begin:
+            self.segments.append((phase, begin, end))
 
     @property
     def total(self) -> float:
         """Seconds of the whole step."""
         return sum(self.phases.values())
+
+    @property
+    def steady(self) -> bool:
+        """Whether its time is that of later steps, too: it is not the first one, and no kernel was compiled or loaded in it."""
+        return not self.first and self.prepared <= 0.02 * self.total
 
 
 class Enough(SystemExit):
@@ -74,13 +91,22 @@ class StepClock:
     def start(self) -> None:
         """Listen."""
         observe.RANGES.append(self)
+        used.LISTENERS.append(self._kernel)
+        jit.hear(True)
         self._mark = self._now()
 
     def stop(self) -> None:
         """Listen no longer. The step that was going on is not counted."""
         if self in observe.RANGES:
             observe.RANGES.remove(self)
+        if self._kernel in used.LISTENERS:
+            used.LISTENERS.remove(self._kernel)
+        jit.hear(bool(used.LISTENERS))
         self._open.clear()
+
+    def _kernel(self, name: str, prepared: int) -> None:
+        if prepared and self._open:
+            self._open[-1].prepared += prepared / 1e9
 
     # ------------------------------------------------------------------ the listener
     def enter(self, kind: str, name: str, what: Any) -> str | None:
@@ -111,7 +137,7 @@ class StepClock:
         kind = self._ranges[-1]
         if self._open:
             step = self._open[-1]
-            step.phases[kind] += now - self._mark
+            step.spend(kind, self._mark, now)
             step.last = kind
         self._mark = now
         self._ranges.pop()
@@ -150,7 +176,7 @@ class StepClock:
             phase = "other"
         else:
             phase = "forward"
-        step.phases[phase] += now - self._mark
+        step.spend(phase, self._mark, now)
         self._mark = now
 
     def _request(self, iterator: Any, now: float) -> None:
@@ -177,13 +203,13 @@ class StepClock:
 
     def _finish(self, step: Step, now: float) -> None:
         rest = "other" if step.last in ("optimizer", "backward") else "forward"
-        step.phases[rest] += now - self._mark
+        step.spend(rest, self._mark, now)
         self._mark = now
         self._close(step)
 
     def _close(self, step: Step) -> None:
         self.steps.append(step)
-        self._timed += not step.first and (step.trained or step.loader is None)
+        self._timed += step.steady and (step.trained or step.loader is None)
         if self._tick is not None:
             self._tick(step)
         if self._limit is not None and self._timed >= self._limit:

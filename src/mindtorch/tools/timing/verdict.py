@@ -37,7 +37,8 @@ class Split:
     """Means over the timed steps of one program, and what follows from them. Times in seconds."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
-        timed = [s for s in steps if not s.first]
+        timed = [s for s in steps if s.steady] or [s for s in steps if not s.first]
+        self.compiling = sum(not s.first and not s.steady for s in steps) if any(s.steady for s in steps) else 0
         trained = [s for s in timed if s.trained]
         self.training = bool(trained)
         self.steps = trained or timed
@@ -74,10 +75,11 @@ class Split:
     def as_json(self) -> dict[str, Any]:
         """For ``--json``: times in seconds."""
         return {
-            "steps": len(self.steps), "training": self.training, "phases": self.phases, "step": self.step, "data_time": self.data_time,
+            "steps": len(self.steps), "compiling": self.compiling, "training": self.training, "phases": self.phases, "step": self.step, "data_time": self.data_time,
             "train_time": self.train_time, "loader_bound": self.bound, "num_workers": self.workers, "preprocess": self.preprocess,
             "recommended_num_workers": self.recommended, "slowest": self.slowest, "trial": self.trial,
             "evaluation": {"steps": len(self.evaluating), "phases": mean_phases(self.evaluating)} if self.evaluating else None,
+            "verdict": _verdict(self) if self.steps else None, "text": text(self),
         }  # fmt: skip
 
 
@@ -97,7 +99,8 @@ def text(split: Split) -> str:
     if not split.steps:
         return "No step was timed: the first one is left out, and the program made no second one (DataLoader or optimizer steps)."
     what = "training" if split.training else "evaluation"
-    lines = [f"Mean of {len(split.steps)} {what} steps, the first one left out:"]
+    more = f" and {split.compiling} that compiled or loaded kernels" if split.compiling else ""
+    lines = [f"Mean of {len(split.steps)} {what} steps, the first one{more} left out:"]
     for p in PHASES:
         lines.append(f"  {_LABELS[p]:<15}{_ms(split.phases[p]):>14}{split.phases[p] / split.step * 100:>8.1f} %")
     lines.append(f"  {'step':<15}{_ms(split.step):>14}{100:>8.1f} %")
