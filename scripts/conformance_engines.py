@@ -75,7 +75,7 @@ def seen() -> dict[str, dict[str, str]]:
     kinds: dict[str, dict[str, str]] = {}
     for row, what in sorted((accelerate.SEEN or {}).items()):
         for kind, why in what.items():
-            kinds.setdefault(kind, {})[row] = why or kernels.reason(row)
+            kinds.setdefault(kind, {})[row] = why or (kernels.reason(row) if kind == "fallback" else "")
     return kinds
 
 
@@ -103,9 +103,13 @@ def _why(result: dict[str, Any], word: str) -> str:
     return result.get("why", "") if word in ("wrong", "absent") else ""
 
 
-def column(root: Path, results: dict[str, Any]) -> dict[str, Any]:
-    """An engine's column for docs/conformance.json: totals, and for each entry its word and the reason."""
+def column(root: Path, results: dict[str, Any], host: dict[str, Any]) -> dict[str, Any]:
+    """An engine's column for docs/conformance.json: totals, and for each entry its word and the reason.
+
+    What is absent here and present in the host's results is wrong.
+    """
     words = {n: word(r) for n, r in results.items()}
+    words = {n: "wrong" if w == "absent" and host.get(n, {}).get("status") != "absent" else w for n, w in words.items()}
     count = Counter(w for w in words.values() if w)
     entries = {n: {"word": w, "why": _why(results[n], w)} for n, w in words.items() if w}
     return {"commit": commit(root), "totals": {w: count[w] for w in WORDS}, "measured": sum(count.values()), "entries": entries}

@@ -127,7 +127,7 @@ def write_engine(root: Path, engine: str, results: dict[str, Any]) -> str:
     kept = _kept(root / "docs")
     if "ops" not in kept:
         raise SystemExit("docs/conformance.json is not there: run `make conformance` first")
-    column = conformance_engines.column(root, results)
+    column = conformance_engines.column(root, results, kept["ops"])
     kept["engines"] = {**kept.get("engines", {}), engine: column}
     _page(root, kept)
     return conformance_engines.line(engine, column)

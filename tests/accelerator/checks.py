@@ -171,8 +171,8 @@ def the_device_modules_answer():
     torch.npu.synchronize()
     assert a.elapsed_time(b) > 0
     raises(ValueError, "enable_timing", lambda: torch.npu.Event().elapsed_time(b))
-    with torch.npu.stream(torch.npu.Stream()) as s:
-        s.synchronize()
+    with torch.npu.stream(torch.npu.Stream()):
+        torch.npu.current_stream().synchronize()
 
 
 @check
@@ -202,6 +202,99 @@ def autocast_and_checkpoint():
     y = torch.utils.checkpoint.checkpoint(lin, x.requires_grad_(), use_reentrant=False)
     y.sum().backward()
     assert x.grad.device.type == "npu"
+
+
+@check
+def streams_are_told_apart_and_selected():
+    d, first = torch.cuda.default_stream(), torch.cuda.Stream(priority=-1)
+    assert first != d and first.device.type == "cuda" and torch.cuda.Stream.priority_range() == (0, 0) and d.cuda_stream == 0
+    x = torch.ones(3, 3, device="cuda")
+    with torch.cuda.stream(first):
+        assert torch.cuda.current_stream() == first
+        with torch.cuda.stream(None):
+            y = x @ x
+    assert torch.cuda.current_stream() == d == torch.cuda.current_stream(0)
+    y.record_stream(first)
+    torch.cuda.current_stream().wait_stream(first)
+    e = first.record_event()
+    first.wait_event(e)
+    assert e.query() and first.query()
+    torch.cuda.set_stream(first)
+    assert torch.cuda.current_stream() == first
+    torch.cuda.set_stream(d)
+    s, a, b = torch.Stream("npu"), torch.Event("npu", enable_timing=True), torch.Event("npu", enable_timing=True)
+    assert isinstance(first, torch.Stream) and "device_type=npu" in str(s)
+    a.record(s)
+    b.record()
+    assert a.elapsed_time(b) >= 0
+    raises(ValueError, "recorded", lambda: a.elapsed_time(torch.Event("npu", enable_timing=True)))
+    raises(RuntimeError, "index 0", lambda: torch.cuda.Stream(1))
+    raises(NotImplementedError, "record_stream", lambda: torch.ones(1).record_stream(s))
+
+
+@check
+def memory_is_counted_under_every_name():
+    c, a = torch.cuda, torch.accelerator
+    c.reset_peak_memory_stats()
+    before = c.memory_allocated()
+    x = torch.zeros(500, device="cuda")
+    del x
+    assert c.memory_allocated() == a.memory_allocated() == before
+    assert c.max_memory_allocated() == c.max_memory_cached() == a.max_memory_allocated() == before + 2000
+    assert c.memory_stats()["allocated_bytes.all.peak"] == c.memory_stats_as_nested_dict()["allocated_bytes"]["all"]["peak"] == before + 2000
+    assert "peak" in c.memory_summary() and "peak" not in c.memory_summary(abbreviated=True)
+    free, total = a.get_memory_info()
+    assert 0 < free <= total == c.mem_get_info()[1] == c.get_device_properties(0).total_memory
+    a.reset_peak_memory_stats()
+    assert c.max_memory_allocated() == before
+    raises(RuntimeError, "index 0", lambda: c.memory_allocated(1))
+    raises(ValueError, "fraction", lambda: c.set_per_process_memory_fraction(2.0))
+    raises(RuntimeError, "MindSpore offers nothing", c.utilization)
+
+
+@check
+def one_stream_of_random_numbers():
+    torch.cuda.manual_seed_all(5)
+    states, want = torch.cuda.get_rng_state_all(), torch.rand(3, device="cuda")
+    torch.cuda.set_rng_state_all(states)
+    assert len(states) == 1 and torch.equal(torch.rand(3, device="cuda"), want)
+    torch.manual_seed(5)
+    assert torch.equal(torch.rand(3), want.cpu()) and torch.cuda.initial_seed() == 5
+    with torch.random.fork_rng(devices=[0]):
+        inside = torch.rand(2, device="cuda")
+    assert torch.equal(torch.rand(2), inside.cpu())
+    g = torch.Generator(device="cuda").manual_seed(5)
+    assert g.device.type == "cuda" and torch.equal(torch.rand(3, device="cuda", generator=g), want)
+    g.manual_seed(5)
+    raises(RuntimeError, "fork_rng", lambda: torch.random.fork_rng(devices=[0], device_type="xpu").__enter__())
+
+
+@check
+def old_names_of_tensors_on_a_device():
+    x = torch.cuda.FloatTensor([1, 2])
+    assert x.type() == "torch.cuda.FloatTensor" and isinstance(x, torch.cuda.FloatTensor) and not isinstance(x, torch.FloatTensor)
+    assert x.cpu().type("torch.cuda.HalfTensor").dtype is torch.float16 and x.type(torch.LongTensor).device.type == "cpu"
+    assert torch.ones(1).type_as(x).device.type == "cuda" and x.type(torch.float64).device.type == "cuda"
+    assert x.npu().device.type == "npu" and nn.Linear(2, 2).npu().weight.is_npu
+    raises(ValueError, "invalid type", lambda: x.type("torch.xpu.FloatTensor"))
+    raises(BufferError, "tensor.cpu()", lambda: np.from_dlpack(x))
+    torch.cuda.nvtx.range_push("outer")
+    with torch.cuda.nvtx.range("part {}", 1):
+        torch.cuda.nvtx.mark("here")
+    assert torch.cuda.nvtx.range_pop() == 0 and torch.cuda.nvtx.range_pop() == -1
+
+
+@check
+def order_of_strides_goes_along():
+    x = torch.randn(2, 3, 4, 5)
+    for y in (x, x.transpose(1, 2), x.to(memory_format=torch.channels_last), x[:, ::2], x.expand(2, 2, 3, 4, 5), x[:0], x[0, 0, 0, 0]):
+        z = y.to("npu")
+        assert torch.equal(z.cpu(), y)
+        assert z.stride() == (y if y.numel() == y.untyped_storage().nbytes() // 4 else y.contiguous()).stride()
+        z.mul_(2)
+        assert torch.equal(z.cpu(), y * 2)
+    for y in (x.to("npu", memory_format=torch.channels_last), x.npu(memory_format=torch.channels_last), x.npu().half(memory_format=torch.channels_last)):
+        assert y.is_contiguous(memory_format=torch.channels_last) and torch.equal(y.cpu().float(), x.half().float() if y.dtype is torch.half else x)
 
 
 if __name__ == "__main__":

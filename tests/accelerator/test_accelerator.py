@@ -80,3 +80,30 @@ def test_the_current_device_inside_a_block():
 def test_the_package_still_loads_no_mindspore():
     run = start(["-c", "import mindtorch.torch as t, sys; t.ones(2) + 1; print('mindspore' in sys.modules)"])
     assert run.stdout.strip() == "False", run.stderr[-500:]
+
+
+ON_THE_CPU = """
+import sys
+import {0} as torch
+
+def said(fn):
+    try:
+        return repr(fn())
+    except Exception as e:
+        text = "Cannot access accelerator device"
+        return f"{{type(e).__name__}}: {{text if text in str(e) else str(e)[:40]}}"
+
+e, s = torch.Event(enable_timing=True), torch.Stream()
+for fn in (lambda: e, lambda: s, e.query, e.synchronize, e.record, e.wait, lambda: e.elapsed_time(torch.Event()), s.query, s.record_event,
+           lambda: s.wait_event(e), lambda: s == torch.Stream(), lambda: (s.device, s.stream_id, s.device_index), lambda: torch.Event(device="cpu"),
+           torch.accelerator.memory_allocated, torch.accelerator.get_memory_info, torch.accelerator.reset_peak_memory_stats,
+           lambda: torch.cuda.nvtx.range_push("a"), lambda: torch.ones(1).type("torch.DoubleTensor").type()):
+    print(said(fn))
+"""
+
+
+def test_streams_and_events_of_the_cpu_are_those_of_pytorch():
+    pytest.importorskip("torch")
+    ours, theirs = (start(["-c", ON_THE_CPU.format(m)], MINDTORCH_NPU_SIM="").stdout for m in ("mindtorch.torch", "torch"))
+    assert theirs.count("\n") == 18
+    assert ours.splitlines() == theirs.splitlines()

@@ -55,8 +55,12 @@ if FORCED:
 def on_cpu(row: Any, values: Sequence[Any], raws: list[Any]) -> Any:
     """The MindSpore kernel's result for host arrays, None where the host kernel has to do it."""
     # Workers and forked processes never load MindSpore: the host computes there.
-    fn = None if row.kind == "view" or not door.available() else kernels.find(row.name)
+    if row.kind == "view" or not door.available():
+        return None
+    fn = kernels.find(row.name)
     if fn is None:
+        if not kernels.is_drawn(row.name) and row.name not in _LAYOUT:
+            _note(row.name, "fallback", kernels.reason(row.name))
         return None
     try:
         r = fn(*[_to_ms(p, v, a) for p, v, a in zip(row.params, values, raws)])
@@ -118,6 +122,8 @@ def _stranger(t: Tensor) -> bool:
     return (t.a.ndim > 0 or t.k.device.type == "meta") and not t.k.loose
 
 
+# Where the elements lie in memory is no computation.
+_LAYOUT = {"_to_device", "_channels_last"}
 # Indices may come from the CPU, as in PyTorch.
 _MIXED = {"_index", "_index_put", "_index_backward", "index_put_at"}
 

@@ -156,18 +156,22 @@ def _caster(d: D.dtype) -> Any:
 
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The name of this tensor's type, or the tensor converted to ``dtype`` (a dtype, type name or typed class)."""
+    kind = self.k.device.type
     if dtype is None:
-        return f"torch.{type_name(self.k.dtype)}"
+        return f"torch.{type_name(self.k.dtype)}" if kind == "cpu" else f"torch.{kind}.{type_name(self.k.dtype)}"
+    dev: Any = self.k.device
     if isinstance(dtype, str):
-        name = dtype.rsplit(".", 1)[-1]
-        if name not in TYPES or "cuda" in dtype:
+        front, _, name = dtype.rpartition(".")
+        dev = {"": "cpu", "torch": "cpu"}.get(front, front.removeprefix("torch."))
+        if name not in TYPES or (dev != "cpu" and dev not in _device.accelerators()):
             raise ValueError(f"invalid type: {dtype!r}")
         dtype = TYPES[name].dtype
     elif not isinstance(dtype, D.dtype):
+        dev = getattr(dtype, "device", "cpu" if dtype is not Tensor else dev)
         dtype = getattr(dtype, "dtype", None) if dtype is not Tensor else D.get_default_dtype()
         if not isinstance(dtype, D.dtype):
             raise TypeError("type(): argument 'dtype' must be a torch.dtype, a type name or a typed tensor class")
-    return to(self, dtype)
+    return to(self, dev, dtype)
 
 
 def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
@@ -175,7 +179,28 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_fo
     where = _device.device("cuda" if device is None else device)
     if where.type == "cpu":
         raise RuntimeError("Invalid device, must be cuda device")
+    log.without_effect("Tensor.cuda", "copies are made at once", quietly=True, non_blocking=(non_blocking, False))
     return _formatted(to(self, where), memory_format)
+
+
+def npu(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+    """Move to the NPU; RuntimeError when there is none."""
+    where = _device.device("npu" if device is None else f"npu:{device}" if isinstance(device, int) else device)
+    if where.type == "cpu":
+        raise RuntimeError("Invalid device, must be npu device")
+    log.without_effect("Tensor.npu", "copies are made at once", quietly=True, non_blocking=(non_blocking, False))
+    return _formatted(to(self, where), memory_format)
+
+
+def record_stream(self: Tensor, stream: Any) -> None:
+    """Keeps the memory until the work of ``stream`` is done: kernels here are waited for, so it is done already.
+
+    NotImplementedError on the CPU, as in PyTorch.
+    """
+    if self.k.device.type == "cpu":
+        raise NotImplementedError("Could not run 'aten::record_stream' with arguments from the 'CPU' backend: a CPU tensor has no stream")
+    if not hasattr(stream, "stream_id"):
+        raise TypeError(f"record_stream(): argument 'stream' must be a torch.Stream, not {type(stream).__name__}")
 
 
 def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
@@ -248,15 +273,17 @@ def _index(self: Tensor) -> int:
 def _dlpack(self: Tensor, **kwargs: Any) -> Any:
     if self.n is not None:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    if self.k.device.type != "cpu":
+        raise BufferError(f"Can't export a tensor on {self.k.device} by DLPack: its memory is MindSpore's; use tensor.cpu(), or to_mindspore()")
     return self.a.__dlpack__()
 
 
 put(
     "Tensor",
-    to=to, type=type_, cuda=cuda, cpu=cpu, contiguous=contiguous, is_contiguous=is_contiguous, item=item, tolist=tolist,
+    to=to, type=type_, cuda=cuda, npu=npu, record_stream=record_stream, cpu=cpu, contiguous=contiguous, is_contiguous=is_contiguous, item=item, tolist=tolist,
     numpy=numpy, __array__=_array, __bool__=_bool, __float__=_scalar(float), __int__=_scalar(int), __complex__=_scalar(complex),
     __index__=_index, __dlpack__=_dlpack, __dlpack_device__=lambda self: self.a.__dlpack_device__(),
-    type_as=lambda self, other: to(self, other.k.dtype),
+    type_as=lambda self, other: to(self, other.k.device, other.k.dtype),
     float=_caster(D.float32), double=_caster(D.float64), half=_caster(D.float16), bfloat16=_caster(D.bfloat16),
     long=_caster(D.int64), int=_caster(D.int32), short=_caster(D.int16), char=_caster(D.int8), byte=_caster(D.uint8),
     bool=_caster(D.bool_), cfloat=_caster(D.complex64), cdouble=_caster(D.complex128),

@@ -43,7 +43,7 @@ _FROM = {
     "autocast": "amp", "is_autocast_cpu_enabled": "amp.autocast_mode", "get_autocast_dtype": "amp.autocast_mode",
     "set_autocast_enabled": "amp.autocast_mode", "get_autocast_cpu_dtype": "amp.autocast_mode",
     "set_autocast_dtype": "amp.autocast_mode", "sym_float": "_scalars", "sym_int": "_scalars", "sym_ite": "_scalars",
-    "OutOfMemoryError": "cuda", "AcceleratorError": "accelerator", "GradScaler": "amp",
+    "OutOfMemoryError": "cuda", "AcceleratorError": "accelerator", "Event": "_streams", "Stream": "_streams", "GradScaler": "amp",
     "is_anomaly_check_nan_enabled": "autograd.anomaly_mode", "is_anomaly_enabled": "autograd.anomaly_mode", "sym_max": "_scalars", "sym_min": "_scalars",
     "sym_not": "_scalars", "sym_sqrt": "_scalars", "sym_sum": "_scalars",
 }  # fmt: skip

@@ -72,6 +72,22 @@ def empty_cache() -> None:
     """Nothing is cached."""
 
 
+def _memory(name: str) -> Any:
+    def function(device: Any = None, /) -> Any:
+        raise _absent(name)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = "RuntimeError: there is no accelerator whose memory could be told."
+    return function
+
+
+get_memory_info, memory_stats = _memory("get_memory_info"), _memory("memory_stats")
+memory_allocated, max_memory_allocated = _memory("memory_allocated"), _memory("max_memory_allocated")
+memory_reserved, max_memory_reserved = _memory("memory_reserved"), _memory("max_memory_reserved")
+reset_peak_memory_stats = _memory("reset_peak_memory_stats")
+reset_accumulated_memory_stats = _memory("reset_accumulated_memory_stats")
+
+
 def empty_host_cache() -> None:
     """RuntimeError, as in PyTorch without a device; with one nothing happens: no pinned host memory is kept."""
     _need("empty_host_cache")
@@ -102,9 +118,10 @@ def device_index(device: int | None, /) -> Iterator[None]:
 
 
 if _accelerators():
-    from mindtorch.torch import _accelerator as _a
+    from mindtorch.core.device import device as _device
+    from mindtorch.torch._accelerator import present as _present
 
-    _f = _a.present()
+    _f = _present(next(iter(_accelerators())))
     is_available, device_count = _f["is_available"], _f["device_count"]
     current_device_index = current_device_idx = _f["current_device"]
     set_device_index = set_device_idx = _f["set_device"]
@@ -113,8 +130,9 @@ if _accelerators():
     )  # fmt: skip
     memory_stats, memory_allocated, max_memory_allocated = _f["memory_stats"], _f["memory_allocated"], _f["max_memory_allocated"]
     memory_reserved, max_memory_reserved = _f["memory_reserved"], _f["max_memory_reserved"]
-    reset_peak_memory_stats = _f["reset_peak_memory_stats"]
+    reset_peak_memory_stats, reset_accumulated_memory_stats = _f["reset_peak_memory_stats"], _f["reset_accumulated_memory_stats"]
+    get_memory_info = _f["get_memory_info"]
 
     def current_accelerator(check_available: bool = False) -> Any:
         """The accelerator's device, without an index."""
-        return _a.device(next(iter(_accelerators())))
+        return _device(next(iter(_accelerators())))

@@ -49,4 +49,4 @@ def manual_seed_all(seed: int) -> None:
 if "npu" in _accelerators():
     from mindtorch.torch._accelerator import present as _present
 
-    globals().update(_present())
+    globals().update(_present("npu"))

@@ -7,6 +7,7 @@ from collections.abc import Generator as Iter
 from collections.abc import Iterable
 from typing import Any
 
+from mindtorch.core.device import accelerators
 from mindtorch.core.generator import (
     default_generator,
     get_rng_state,
@@ -37,15 +38,18 @@ def fork_rng(
     _devices_kw: str = "devices",
     device_type: str = "cuda",
 ) -> Iter[None, None, None]:
-    """Put the default generator back on exit. RuntimeError when ``devices`` names accelerators: there are none."""
+    """Put the default generator back on exit; an accelerator's numbers are drawn from it too.
+
+    RuntimeError when ``devices`` names accelerators and there is none.
+    """
     if not enabled:
         yield
         return
     wanted = list(devices or ())
-    if wanted:
+    if wanted and device_type not in accelerators():
         raise RuntimeError(
             f"{_caller}: argument '{_devices_kw}' is {wanted} (device_type={device_type!r}), but this process has no "
-            "accelerator; leave it out to fork the CPU generator"
+            "such accelerator; leave it out to fork the CPU generator"
         )
     state = default_generator.stream.state()
     try:

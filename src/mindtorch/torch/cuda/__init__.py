@@ -12,7 +12,8 @@ from typing import Any
 
 from mindtorch.core.device import accelerators as _accelerators
 from mindtorch.torch.cuda import _stubs
-from mindtorch.torch.cuda import amp as amp  # noqa: PLC0414 - public submodule
+from mindtorch.torch.cuda import amp as amp  # noqa: PLC0414 - public submodules
+from mindtorch.torch.cuda import nvtx as nvtx  # noqa: PLC0414
 
 CUDAGraph, graph = _stubs.CUDAGraph, _stubs.graph
 Event, Stream, ExternalStream = _stubs.Event, _stubs.Stream, _stubs.ExternalStream
@@ -195,7 +196,7 @@ globals().update(
 if "cuda" in _accelerators():
     from mindtorch.torch._accelerator import present as _present
 
-    globals().update(_present())
+    globals().update(_present("cuda"))
 
 __all__ = sorted(
     [n for n, v in list(globals().items()) if not n.startswith("_") and n not in ("OrderedDict", "annotations", "Any")]

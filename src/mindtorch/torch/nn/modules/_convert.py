@@ -152,6 +152,10 @@ class Converting:
         """Members to an accelerator known as "cuda"; raises as ``Tensor.cuda`` does where there is none."""
         return self._apply(lambda t: t.cuda(device))
 
+    def npu(self, device: Any = None) -> Any:
+        """Members to the NPU; raises as ``Tensor.npu`` does where there is none."""
+        return self._apply(lambda t: t.npu(device))
+
     def xpu(self, device: Any = None) -> Any:
         """Members to an XPU: raises, there is none here."""
         return self._apply(lambda t: t.to(f"xpu:{device or 0}"))
