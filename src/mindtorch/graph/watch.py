@@ -87,6 +87,7 @@ _CALLS = {
     (os.path.join(_HOME, "torch", "nn", "modules", "_walk.py"), "Walking.zero_grad"): "zero_grad",
 }
 """Public methods that become one step of the program, whatever they do inside."""
+_LOG = os.path.join(_HOME, "log.py")
 _DRAWS, _DRAWING = os.path.join(_HOME, "ops", "random.py"), "mindtorch.ops.random"
 _STATEFUL = tuple(os.path.join(_HOME, "torch", *room) for room in (("optim", ""), ("amp", "grad"), ("utils", ""), ("distributed", "")))
 """Rooms of the public layer whose functions keep state of their own; the others' are known to be repeatable."""
@@ -133,6 +134,8 @@ def side_effect(code: CodeType, ctx: bool = False) -> int | None:
     before = None
     for s in dis.get_instructions(code):
         line = s.positions.lineno or line if s.positions is not None else line
+        if s.opname == "STORE_ATTR" and s.argval == "grad":
+            continue  # see item_stores
         own = ctx and s.opname == "STORE_ATTR" and before is not None and before.argval == code.co_varnames[0]
         before = s
         if own:
@@ -169,14 +172,15 @@ def global_names(code: CodeType) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=8192)
 def item_stores(code: CodeType) -> dict[int, list[str | None]]:
-    """Line -> containers that items are assigned to there: the name of a local variable bound once, None for others."""
+    """Line -> what items, or ``grad``, are assigned to there: the name of a local variable bound once, None for others."""
     steps = [s for s in dis.get_instructions(code) if s.opname != "CACHE"]
     bound = [s.argval for s in steps if s.opname in ("STORE_FAST", "DELETE_FAST")]
     found: dict[int, list[str | None]] = {}
     for i, s in enumerate(steps):
-        if s.opname != "STORE_SUBSCR":
+        attribute = s.opname == "STORE_ATTR" and s.argval == "grad"
+        if s.opname != "STORE_SUBSCR" and not attribute:
             continue
-        j, pushed = i, 0
+        j, pushed = i, int(attribute)
         while j > 0 and pushed != 1:  # the index is what was pushed last
             j -= 1
             pushed += dis.stack_effect(steps[j].opcode, steps[j].arg, jump=False)
@@ -352,10 +356,10 @@ class Watch:
             self.recorder.suspended += 1
             return
         self.inside = frame
-        if code is _SET_ITEM and frame.f_back is not None:
+        if (code is _SET_ITEM or code is _GRAD[1]) and frame.f_back is not None:
             key = (id(frame.f_back), frame.f_back.f_lineno)
             self.set_items[key] = self.set_items.get(key, 0) + 1
-        elif kind == "inner" and (frame.f_back is None or frame.f_back.f_code is not _APPLY):
+        if kind == "inner" and (frame.f_back is None or frame.f_back.f_code is not _APPLY):
             self._entry(frame, code)
 
     @staticmethod
@@ -395,6 +399,8 @@ class Watch:
         if code in _GRAD or code in _DATA:
             self._attribute(frame, code)
             return
+        if code.co_filename == _LOG:
+            return  # said once, at the capture
         why = _REFUSED.get(name)
         if why is not None:
             self.refuse(f"{name} {why}", frame)
