@@ -16,7 +16,7 @@ import pytest
 
 import mindtorch.torch as mt
 import torch
-from mindtorch.formats import pth
+from mindtorch.formats import pth, weights
 from mindtorch.formats.pth_zip import ZipWriter
 
 P2 = b"\x80\x02"
@@ -88,6 +88,25 @@ def test_bombs_are_refused_in_little_memory(name, container):
             assert tracemalloc.get_traced_memory()[1] < 32 << 20
         finally:
             tracemalloc.stop()
+
+
+LAUGHS = {
+    "tuples": P2 + b"]" + b"2\x86" * 60 + b".",
+    "lists": P2 + b"]q\x00K\x01a" + b"".join(b"0](h%ch%ceq%c" % (i, i, i + 1) for i in range(60)) + b".",
+    "one list very often": P2 + b"]q\x00(" + b"]" * 2000 + b"e0](" + b"h\x00" * 5000 + b"e.",
+}
+
+
+@pytest.mark.parametrize("name", LAUGHS)
+def test_what_repeats_itself_beyond_reason_is_not_listed(name):
+    raw = archive(LAUGHS[name])
+    assert pth.load_arrays(io.BytesIO(raw)) is not None
+    with pytest.raises(RuntimeError, match="so often"):
+        weights.describe(io.BytesIO(raw))
+    with pytest.raises(RuntimeError, match="so often"):
+        weights.read(io.BytesIO(raw), flatten=True)
+    with pytest.raises((RuntimeError, ValueError), match=r"so often|nested"):
+        weights.read(io.BytesIO(raw))
 
 
 def torch_file(obj=None):
@@ -183,7 +202,7 @@ def test_fuzz(tmp_path):
 CHILD = """
     import os, random, resource, signal, sys, time
     import numpy as np
-    from mindtorch.formats import pth
+    from mindtorch.formats import pth, weights
 
     class Arrays(pth.Hooks):
         def storage_of(self, obj):

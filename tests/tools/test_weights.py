@@ -236,6 +236,7 @@ def test_the_way_back_is_careful():
     assert "BatchNorm3d" in naming.to_torch(bn).unsure["a.bn2d.moving_mean"]
     assert naming.to_torch({**bn, "c.weight": (4, 3, 1, 1, 1)}).names["a.bn2d.gamma"] == "a.weight"
     assert naming.to_torch({**bn, "a.conv.weight": (4, 3, 1, 1, 1)}).names["a.bn2d.gamma"] == "a.bn2d.weight"
+    assert list(naming.to_torch({"act.w": (4,), "lstm.w": (4, 2), "q.w": (4,), "q.b": (4,)}).unsure) == ["act.w"]
     with pytest.raises(ValueError, match="both be called"):
         naming.to_torch({"n.gamma": (4,), "n.beta": (4,), "n.weight": (4,)})
 

@@ -68,7 +68,7 @@ def state_dict(f: Any, *, mmap: bool = False) -> dict[str, np.ndarray]:
     TorchScript archives (whose non-persistent buffers cannot be told from the others and are listed too).
     """
     found: dict[str, np.ndarray] = {}
-    _collect(load_arrays(f, mmap=mmap, unknown="keep", script=True), "", found, set())
+    _collect(load_arrays(f, mmap=mmap, unknown="keep", script=True), "", found, set(), Visits())
     return found
 
 
@@ -84,7 +84,23 @@ def describe(f: Any) -> list[Entry]:
     return [Entry(name, a.dtype.name, a.shape, a.nbytes) for name, a in arrays.items()]
 
 
-def _collect(obj: Any, name: str, found: dict[str, np.ndarray], above: set[int]) -> None:
+class Visits:
+    """Counts what is met in containers that were met before: a small file can repeat itself to more than can be listed."""
+
+    def __init__(self, limit: int = 100_000) -> None:
+        self.seen: set[int] = set()
+        self.left = limit
+
+    def note(self, container: Any, children: int) -> None:
+        """``container``, which must stay alive, is about to be gone through. RuntimeError when that was once too often."""
+        if id(container) in self.seen:
+            self.left -= children
+            if self.left < 0:
+                raise RuntimeError("the object in the file holds the same containers so often that it cannot be listed")
+        self.seen.add(id(container))
+
+
+def _collect(obj: Any, name: str, found: dict[str, np.ndarray], above: set[int], visits: Visits) -> None:
     """Put the arrays below ``obj`` into ``found``; ``above`` holds what encloses ``obj``, against cycles."""
     if isinstance(obj, np.ndarray):
         found[name] = obj
@@ -94,9 +110,10 @@ def _collect(obj: Any, name: str, found: dict[str, np.ndarray], above: set[int])
         return
     if id(obj) in above or len(above) > 200:
         raise RuntimeError(f"the object in the file contains itself, or is nested too deeply, at {name!r}")
+    visits.note(obj, len(below))
     above.add(id(obj))
     for key, child in below:
-        _collect(child, f"{name}.{key}" if name and key else name or key, found, above)
+        _collect(child, f"{name}.{key}" if name and key else name or key, found, above, visits)
     above.remove(id(obj))
 
 

@@ -44,7 +44,9 @@ def _children(obj: Any) -> list[tuple[str, Any]]:
     return [] if _is_leaf(obj) else list(pth.children(obj))
 
 
-def walk(obj: Any, name: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, Any]]:
+def walk(
+    obj: Any, name: str = "", above: tuple[int, ...] = (), visits: pth.Visits | None = None
+) -> Iterator[tuple[str, Any]]:
     """``(dotted name, leaf)`` of a nested checkpoint; containers that are empty or unknown come as leaves too."""
     children = _children(obj)
     if not children:
@@ -52,8 +54,10 @@ def walk(obj: Any, name: str = "", above: tuple[int, ...] = ()) -> Iterator[tupl
         return
     if id(obj) in above or len(above) > 100:
         raise RuntimeError(f"the object in the file contains itself, or is nested too deeply, at {name!r}")
+    visits = visits or pth.Visits()
+    visits.note(obj, len(children))
     for key, child in children:
-        yield from walk(child, f"{name}.{key}" if name and key else name or key, (*above, id(obj)))
+        yield from walk(child, f"{name}.{key}" if name and key else name or key, (*above, id(obj)), visits)
 
 
 def _flat(obj: Any) -> tuple[dict[str, Any], list[str]]:
@@ -92,7 +96,7 @@ def _is_nested(obj: Any) -> bool:
 
 def _nested_error(obj: Any) -> ValueError:
     parts = []
-    for key, child in _children(obj):
+    for key, child in _children(obj)[:13]:
         n = sum(isinstance(leaf, np.ndarray) for _, leaf in walk(child))
         parts.append(f"{key} ({n} tensors)" if not _is_leaf(child) else key)
     shown = ", ".join(parts[:12]) + (", ..." if len(parts) > 12 else "")

@@ -170,6 +170,8 @@ def _mindspore_kind(prefix: str, group: Mapping[str, Shape], alone: bool, volume
         return "Embedding", ""
     if weight is not None and len(weight) == 4 and weight[2] == 1 and weight[3] > 1:
         return "keep", "Conv1d, or Conv2d with a kernel of height 1"
+    if group.keys() in ({"w"}, {"a"}) and len(next(iter(group.values()))) == 1:
+        return "keep", "PReLU, or a parameter of that name"
     return "keep", ""
 
 
@@ -197,7 +199,7 @@ def to_torch(shapes: Mapping[str, Shape], kinds: Mapping[str, str] | None = None
             plan.names[old] = _join(place, names.get(leaf, leaf))
             if kind == "Conv1d" and leaf == "weight" and len(shape) == 4 and shape[2] == 1:
                 plan.remove.add(old)
-            if doubt and leaf in ("weight", "moving_mean"):
+            if doubt and leaf in ("weight", "moving_mean", "w", "a"):
                 plan.unsure[old] = doubt
     return _unique(plan, shapes)
 
