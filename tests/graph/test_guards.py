@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -186,3 +189,27 @@ def test_modes_that_graphs_leave_alone(mode: str) -> None:
     with torch.autocast("cpu") if mode == "autocast" else torch.inference_mode():
         got, want = graph(x), twin(x)
     assert got.dtype is want.dtype and torch.equal(got, want)
+
+
+COLD = """
+import inspect
+find, called = inspect.getfile, []
+def patched(what):
+    called.append(what)
+    return find(what)
+inspect.getfile = patched
+import mindtorch, mindtorch.torch as torch
+graph = mindtorch.graph(lambda x: torch.nn.functional.gelu(x).softmax(-1), backend="host")
+graph(torch.randn(64, 64))
+print(len(called) > 0, graph.breaks)
+"""
+
+
+def test_what_a_compiler_calls_is_no_part_of_the_function(tmp_path: Any) -> None:
+    """Other packages patch ``inspect`` (torch.package does): numba calls that while a kernel compiles inside a capture."""
+    pytest.importorskip("numba")
+    script = tmp_path / "cold.py"  # a file of its own, as the patch of another package is
+    script.write_text(COLD.replace("import mindtorch,", "from mindtorch.engine.host import jit; jit._eager = True; import mindtorch,"))
+    env = {**os.environ, "MINDTORCH_CACHE": str(tmp_path)}
+    done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout.split() == ["True", "[]"], done.stdout + done.stderr
