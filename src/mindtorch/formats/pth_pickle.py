@@ -318,7 +318,11 @@ class SafeUnpickler:
         elif isinstance(target, Unknown):
             target.state = state
         elif self.build is None or not self.build(target, state):
-            raise UnpicklingError(f"the pickle gives state to a {type(target).__name__}, which is not allowed")
+            cls = type(target)
+            raise UnpicklingError(
+                f"the pickle gives state to a {cls.__module__}.{cls.__qualname__}, which is not allowed by default "
+                "(torch.serialization.add_safe_globals allows a class)"
+            )
 
     def _append(self, items: list[Any]) -> None:
         target = self.stack[-1]

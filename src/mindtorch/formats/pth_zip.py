@@ -116,6 +116,8 @@ class Record:
     packed: int
     crc: int
     method: int
+    entry: int = 0
+    """Where its entry in the directory is."""
     end: int = 0
     unsummed: bool = False
     """Written with torch.serialization.skip_data: the contents came later, every copy of the checksum is zero."""
@@ -266,7 +268,9 @@ class ZipReader:
         """
         r = self._info(name)
         if self.path is None or r.method:
-            raise RuntimeError(f"record {name} cannot be mapped: that needs a path and uncompressed records")
+            raise RuntimeError(
+                f"record {name} cannot be mapped: that needs a path and uncompressed records; load without mmap=True"
+            )
         if r.size == 0:
             return np.empty(0, np.uint8)
         if self.map is None:
@@ -276,7 +280,19 @@ class ZipReader:
         part = self.map[start : start + r.size]
         if start % width and self.shared:
             raise RuntimeError(f"record {name} is not aligned in the file and cannot be mapped shared: use MAP_PRIVATE")
+        if self.shared and r.crc:
+            self._forget_sum(r, start)
         return part.copy() if start % width else part
+
+    def _forget_sum(self, r: Record, start: int) -> None:
+        """Zero the copies of a checksum in the file: what will be written through the map cannot be known now."""
+        assert self.map is not None
+        places = [r.entry + 16, r.at + 14]
+        if self.map[r.at + 6] & 8 and self.map[start + r.packed :][:4].tobytes() == b"PK\x07\x08":
+            places.append(start + r.packed + 4)
+        for at in places:
+            self.map[at : at + 4] = 0
+        r.crc = 0
 
     # ------------------------------------------------------------------------------------ reading ahead
     def read_ahead(self, folder: str) -> None:
@@ -349,7 +365,7 @@ def _directory(file: Any, length: int) -> list[Record]:
     shift = end - size - start
     if shift < 0 or size > length or count > size // _CENTRAL.size:
         raise _broken("its directory does not fit into the file")
-    records = list(_entries(_at(file, start + shift, size), count, shift))
+    records = list(_entries(_at(file, start + shift, size), count, shift, start + shift))
     if len({r.name for r in records}) != len(records):
         raise _broken("two records have the same name")
     _check_places(records, start + shift)
@@ -357,13 +373,14 @@ def _directory(file: Any, length: int) -> list[Record]:
     return records
 
 
-def _entries(text: bytes, count: int, shift: int) -> Iterable[Record]:
+def _entries(text: bytes, count: int, shift: int, place_of_text: int) -> Iterable[Record]:
     at = 0
     for _ in range(count):
         if len(text) - at < _CENTRAL.size or text[at : at + 4] != b"PK\x01\x02":
             raise _broken("its directory ends too early")
         fields = _CENTRAL.unpack_from(text, at)
         flags, method, crc, packed, size, n, m, k, place = *fields[3:5], *fields[7:13], fields[16]
+        entry = place_of_text + at
         at += _CENTRAL.size
         raw, extra = text[at : at + n], text[at + n : at + n + m]
         at += n + m + k
@@ -376,7 +393,7 @@ def _entries(text: bytes, count: int, shift: int) -> Iterable[Record]:
         size, packed, place = _wide(extra, size, packed, place)
         if not method and size != packed:
             raise _broken(f"record {name} has two sizes")
-        yield Record(name, place + shift, size, packed, crc, method)
+        yield Record(name, place + shift, size, packed, crc, method, entry)
 
 
 def _wide(extra: bytes, *fields: int) -> list[int]:
