@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cProfile
+import inspect
 import io
 import os
 import pstats
@@ -77,16 +78,35 @@ def _public() -> dict[_Function, str]:
             add(fn, prefix + name)
     for name, fn in vars(Tensor).items():
         add(fn, f"Tensor.{name}")
-    for module, method in ((nn, "forward"), (optim, "step")):
-        for name in dir(module):
-            cls = getattr(module, name)
-            if isinstance(cls, type):
-                fn = vars(cls).get(method)
-                add(getattr(fn, "__wrapped__", fn), f"{module.__name__.removeprefix('mindtorch.')}.{name}.{method}")
+    for name in dir(nn):
+        cls = getattr(nn, name)
+        if isinstance(cls, type):
+            add(vars(cls).get("forward"), f"torch.nn.{name}.forward")
     add(nn.Module.__call__, "torch.nn.Module.__call__")
     add(optim.Optimizer.zero_grad, "torch.optim.Optimizer.zero_grad")
     add(dataloader._BaseDataLoaderIter.__next__, "torch.utils.data.DataLoader.__next__")
     return {k: _joined(v) for k, v in named.items() if k[2] not in ("_stub", "_inplace_stub")}
+
+
+def _steps(stats: dict[_Function, Any]) -> dict[_Function, str]:
+    """The ``step`` functions of optimisers that ran. Optimisers share one: whose it was is told by the methods of the class that ran."""
+    from mindtorch.torch import optim
+
+    classes = {n: getattr(optim, n) for n in dir(optim)}
+    classes = {n: c for n, c in classes.items() if isinstance(c, type) and issubclass(c, optim.Optimizer) and c is not optim.Optimizer}
+    # What is called is wrapped in code that all classes share.
+    step_of = {n: _key(inspect.unwrap(c.step)) for n, c in classes.items()}
+    users: dict[_Function, list[str]] = {key: [] for key in step_of.values() if key is not None and key in stats}
+    for name, cls in classes.items():
+        key = step_of[name]
+        if not hasattr(vars(cls).get("step"), "hooked"):  # nobody has made one of these
+            continue
+        public = [c for c in cls.__mro__ if c in classes.values()]
+        own = {_key(inspect.unwrap(f)) for c in public for n, f in vars(c).items() if callable(f) and not n.startswith("__")}
+        alone = list(step_of.values()).count(key) == 1
+        if key in users and (alone or (own - {key}) & set(stats)):
+            users[key].append(f"torch.optim.{name}.step")
+    return {k: "/".join(v) or "torch.optim.Optimizer.step" for k, v in users.items()}
 
 
 def _joined(names: list[str]) -> str:
@@ -147,7 +167,7 @@ def rows(profile: cProfile.Profile, script: str, sort: str = "cumtime") -> list[
     """APIs of mindtorch that the program used, worst first. ``script`` is the program's file."""
     found: Any = pstats.Stats(profile)
     stats: dict[_Function, Any] = found.stats
-    apis = {k: v for k, v in _public().items() if k in stats}
+    apis = {k: v for k, v in _public().items() if k in stats} | _steps(stats)
     inner = _Inner(stats, apis, os.path.abspath(script))
     out = []
     for f, name in apis.items():
