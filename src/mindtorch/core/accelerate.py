@@ -29,7 +29,7 @@ SEEN: dict[str, dict[str, str]] | None = None
 
 def put(a: np.ndarray, dev: Any) -> Any:
     """A host array's values on ``dev``."""
-    return A.put(a, dev)
+    return A.laid(a, dev)
 
 
 def moved(a: Any, dev: Any) -> Any:
@@ -124,6 +124,11 @@ def _stranger(t: Tensor) -> bool:
 
 # Where the elements lie in memory is no computation.
 _LAYOUT = {"_to_device", "_channels_last"}
+# One rounding in half precision too: products, which hardware has in it, and exact operations.
+_NATIVE = {
+    "matmul", "linear", "linear_input", "linear_weight", "linear_bias", "conv_nd", "conv_input", "conv_weight", "channel_sum",
+    "_einsum_pair", "add", "sub", "mul", "neg", "abs", "relu", "maximum", "minimum",
+}  # fmt: skip
 # Indices may come from the CPU, as in PyTorch.
 _MIXED = {"_index", "_index_put", "_index_backward", "index_put_at"}
 
@@ -136,13 +141,16 @@ def compute(row: Any, values: list[Any], dev: Any) -> Any:
         return _view(row, values)
     if row.name == "_channels_last":
         return A.channels_last(values[0].a)
+    if row.name == "clone" and "contiguous" not in str(values[1]):
+        return A.duplicate(values[0].a)
     _check_devices(row, values, dev)
     fn, why = kernels.find(row.name), ""
     if fn is not None:
         try:
-            r = fn(*[_to_ms(p, v, _memory(p, v)) for p, v in zip(row.params, values)])
+            r = _launched(row, fn, values, dev)
+            door.settle()
             _ran(row.name, fn)
-            return _wrap(r, dev)
+            return r
         except (kernels.Unsupported, RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as e:
             why = _refusal(e)
             if kernels.unregistered(e) and simulated():
@@ -156,6 +164,29 @@ def compute(row: Any, values: list[Any], dev: Any) -> Any:
         _note(row.name, "fallback", why)
         _say(row.name, dev, why)
     return _host(row, values, dev)
+
+
+def _launched(row: Any, fn: Any, values: list[Any], dev: Any) -> Any:
+    """The kernel's result. Half precision is widened inside and rounded once, as on the CPU, except where hardware has the operation."""
+    halves = row.half == "f32" and any(
+        t.k.half for v in values for t in (v if isinstance(v, (list, tuple)) else (v,)) if isinstance(t, Tensor)
+    )
+    if not halves or row.name in _NATIVE:
+        try:
+            return _wrap(fn(*[_to_ms(p, v, _memory(p, v)) for p, v in zip(row.params, values)]), dev)
+        except (RuntimeError, TypeError) as e:
+            if not (halves and kernels.unregistered(e)):
+                raise
+    from mindtorch.core import dispatch
+
+    raws, half = dispatch.prepared(row, values)
+    return _narrowed(_wrap(fn(*[_to_ms(p, v, a) for p, v, a in zip(row.params, values, raws)]), dev), half.np)
+
+
+def _narrowed(r: Any, np_dtype: np.dtype) -> Any:
+    if isinstance(r, tuple):
+        return tuple(_narrowed(x, np_dtype) for x in r)
+    return r.astype(np_dtype) if r is not None and r.dtype == np.float32 else r
 
 
 def _nothing(values: Sequence[Any]) -> bool:

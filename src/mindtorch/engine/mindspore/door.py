@@ -6,6 +6,7 @@ never has enough work to repay 1.2 s.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import logging
 import os
@@ -27,6 +28,8 @@ _failure: str | None = None
 _found: bool | None = None
 _worker = False
 _forked = False
+_blocking = False
+"""Whether kernels are done when their launch returns."""
 
 
 def _after_fork() -> None:
@@ -93,6 +96,7 @@ def load() -> ModuleType:
 
 def _import() -> ModuleType:
     """Import with oneDNN held to AVX2: with AVX-512 releases 2.9 and 2.10 fall into a reference loop."""
+    global _blocking
     ours = _ISA not in os.environ
     if ours:
         os.environ[_ISA] = "AVX2"
@@ -103,6 +107,7 @@ def _import() -> ModuleType:
             mindspore.set_device("CPU")
             # asynchronous launch costs 10 to 80 times the kernel on few cores
             mindspore.runtime.launch_blocking()
+            _blocking = True
         except RuntimeError as error:
             # The program used MindSpore before us: its runtime takes no settings any more, and results are the same.
             log.once(logging.WARNING, f"MindSpore was in use before mindtorch could set blocking launch; its kernels start slower ({error})")
@@ -112,6 +117,26 @@ def _import() -> ModuleType:
         if ours:
             os.environ.pop(_ISA, None)
     return mindspore
+
+
+def settle() -> None:
+    """Wait for what was launched, if the program set ``pynative_synchronize`` and launching does not wait by itself.
+
+    MindSpore reads that setting before its first kernel only; here it counts from where the program sets it.
+    """
+    if not _blocking and _module is not None and _module.get_context("pynative_synchronize"):
+        wait()
+
+
+def wait() -> None:
+    """Wait for all kernels launched so far. RuntimeError of a kernel that failed behind the program's back."""
+    if _blocking or _module is None:
+        return
+    try:
+        room = importlib.import_module("mindspore.graph.api")
+    except ImportError:  # releases before 2.9
+        room = importlib.import_module("mindspore.common.api")
+    room._pynative_executor.sync()
 
 
 def _wake(mindspore: Any) -> None:

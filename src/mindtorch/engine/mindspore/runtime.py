@@ -13,9 +13,11 @@ def target() -> str:
 
 
 def synchronize() -> None:
-    """Wait for all kernels that were launched. On the CPU target launching is waiting (``engine.mindspore.door``)."""
+    """Wait for all kernels that were launched. On the CPU target launching mostly waits already (``engine.mindspore.door``)."""
     if door.loaded() and target() != "CPU":
         door.load().runtime.synchronize()
+    else:
+        door.wait()
 
 
 def device_name() -> str:
