@@ -164,3 +164,34 @@ def test_callbacks_at_the_end_of_a_backward_pass():
         return log
 
     assert scenario(mt) == scenario(torch) == [[1.0, 1.0], "over", "refused"]
+
+
+def test_a_frozen_leaf_keeps_its_hooks_and_its_place():
+    def scenario(t):
+        log, out = [], []
+        p = t.nn.Parameter(t.ones(2))
+        p.register_hook(lambda g: log.append("hook"))
+        p.register_post_accumulate_grad_hook(lambda p: log.append("stored"))
+        before = (p * 5).sum()
+        (p * 2).sum().backward()
+        g = p.grad
+        p.requires_grad_(False)
+        out.append((p.grad is g, p.is_leaf, p.grad_fn))
+        (p * t.ones(2, requires_grad=True)).sum().backward()
+        p.requires_grad_(True)
+        out += [p.grad is g, list(log)]
+        before.backward()
+        (p * 2).sum().backward()
+        out += [list(log), p.grad.tolist()]
+        late = (p * 3).sum()
+        p.requires_grad_(False)
+        late.backward()
+        out += [list(log), p.grad.tolist()]
+        q = t.nn.Parameter(t.ones(2))
+        y = (q * 3).sum()
+        q.requires_grad = False
+        q.requires_grad = True
+        y.backward()
+        return [*out, q.grad.tolist()]
+
+    assert scenario(mt) == scenario(torch)

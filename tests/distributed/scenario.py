@@ -305,6 +305,107 @@ def details():
     attempt("device_ids", lambda: DDP(nn.Linear(1, 1), device_ids=[0]))
 
 
+class Deep(nn.Module):
+    """Layers in another order than they are used in, one of them twice, two in checkpointed blocks."""
+
+    def __init__(self, blocks=1, reentrant=False):
+        super().__init__()
+        self.last, self.first = nn.Linear(8, 1), nn.Linear(4, 8)
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+        self.blocks, self.reentrant = blocks, reentrant
+
+    def forward(self, x):
+        from torch.utils.checkpoint import checkpoint
+
+        x = self.first(x)
+        for _ in range(self.blocks):
+            x = checkpoint(self.block, x, use_reentrant=self.reentrant) + x
+        return self.last(x)
+
+
+def overlap():
+    """Buckets of one parameter each, sent while the backward pass goes on."""
+    x = torch.arange(12.0).reshape(3, 4) / 10 - R
+    for name, net, options in (
+        ("plain", Deep(), {}),
+        ("twice", Deep(2), {}),
+        ("views", Deep(2), {"gradient_as_bucket_view": True}),
+        ("reentrant", Deep(1, True), {}),
+        ("static", Deep(2, True), {"static_graph": True}),
+        ("found", Deep(2), {"find_unused_parameters": True}),
+    ):
+        torch.manual_seed(21)
+        for p in net.parameters():
+            nn.init.normal_(p, std=0.3)
+        ddp = DDP(net, bucket_cap_mb=0.0002, **options)
+        opt = torch.optim.SGD(net.parameters(), lr=0.05)
+        losses = []
+        for step in range(4):
+            opt.zero_grad(set_to_none=step != 2)
+            loss = ddp(x * (step + 1)).square().mean()
+            loss.backward()
+            opt.step()
+            losses.append(loss.item())
+        note(f"overlap {name}", [losses, [p.grad for p in net.parameters()]])
+    ddp = DDP(Deep(2, True), bucket_cap_mb=0.0002)
+    attempt("gradient twice", lambda: ddp(x).sum().backward())
+    dist.barrier()
+
+
+def gan():
+    """Two forward passes before one backward, two backward passes a step, a frozen discriminator."""
+    torch.manual_seed(31)
+    gen, critic = DDP(nn.Linear(3, 4), bucket_cap_mb=0.00001), DDP(nn.Linear(4, 1))
+    og, oc = torch.optim.SGD(gen.parameters(), lr=0.05), torch.optim.SGD(critic.parameters(), lr=0.05)
+    seen = []
+    for step in range(3):
+        real, z = torch.full((2, 4), R + 1.0 + step), torch.full((2, 3), 0.5 * (R + 1))
+        oc.zero_grad()
+        (critic(real).mean() - 1).square().backward()
+        critic(gen(z).detach()).mean().square().backward()
+        oc.step()
+        seen.append(critic.module.weight.grad.clone())
+        og.zero_grad()
+        for p in critic.parameters():
+            p.requires_grad_(False)
+        (critic.module(gen(z)).mean() - 1).square().backward()
+        for p in critic.parameters():
+            p.requires_grad_(True)
+        og.step()
+        seen.append(gen.module.weight.grad.clone())
+        oc.zero_grad()
+        a, b = critic(real), critic(real * 2)
+        (a.square() + b).mean().backward()
+        seen.append(critic.module.weight.grad.clone())
+    note("gan", seen)
+
+
+def hooked():
+    """What a communication hook sees, in which order, and what the user's own hooks see."""
+    torch.manual_seed(41)
+    net = Deep()
+    ddp = DDP(net, bucket_cap_mb=0.0002)
+    log, passes = [], []
+
+    def hook(state, bucket):
+        names = {id(p): n for n, p in net.named_parameters()}
+        log.append([bucket.index(), bucket.is_last(), [names[id(p)] for p in bucket.parameters()], len(bucket.gradients())])
+        return dist.all_reduce(bucket.buffer().div_(N), async_op=True).get_future().then(lambda f: f.value()[0] * 2)
+
+    ddp.register_comm_hook(None, hook)
+    own = []
+    net.first.weight.register_post_accumulate_grad_hook(lambda p: own.append(p.grad.clone()))
+    for turn in range(3):
+        net.zero_grad()
+        ddp(torch.ones(2, 4) * (R + 1)).square().sum().backward()
+        note(f"hooked gradients {turn}", [p.grad for p in net.parameters()])
+        passes.append(list(log))
+        log.clear()
+    note("hooked own", own)
+    # the first pass has buckets that are guessed, those after it the order in which the gradients came
+    note("hooked buckets", passes[1:])
+
+
 def uneven():
     torch.manual_seed(6)
     net = nn.Linear(2, 1)

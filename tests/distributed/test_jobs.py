@@ -11,6 +11,7 @@ import pickle
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +42,18 @@ def job(size: int, out: Path, ours: bool, parts: list[str]) -> list[dict[str, An
         env = environment(RANK=str(r), WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
         log = open(out / f"{r}.log", "w")  # noqa: SIM115 - closed below
         running.append((subprocess.Popen(command, env=env, stdout=log, stderr=log), log))
+    end = time.monotonic() + LIMIT
     try:
-        codes = [p.wait(LIMIT) for p, _ in running]
+        while any(p.poll() is None for p, _ in running) and not any(p.poll() for p, _ in running) and time.monotonic() < end:
+            time.sleep(0.05)
+        # one that failed leaves the others waiting
+        codes = [p.poll() for p, _ in running]
     finally:
         for p, log in running:
             p.kill()
+            p.wait()
             log.close()
-    tails = "\n".join((out / f"{r}.log").read_text(errors="replace")[-1500:] for r in range(size) if codes[r])
+    tails = "\n".join((out / f"{r}.log").read_text(errors="replace")[-1500:] for r in range(size) if codes[r] != 0)
     assert codes == [0] * size, tails
     return [pickle.loads((out / f"{r}.pkl").read_bytes()) for r in range(size)]
 
@@ -94,7 +100,7 @@ def own_answers(seen: list[dict[str, Any]]) -> None:
 
 
 def test_four_processes(tmp_path):
-    parts = ["reductions", "moves", "composed", "handles", "objects", "groups", "errors", "training", "details", "uneven", "extras"]
+    parts = ["reductions", "moves", "composed", "handles", "objects", "groups", "errors", "training", "details", "overlap", "hooked", "uneven", "extras"]
     seen = job(4, tmp_path / "ours", True, parts)
     assert differences(seen, job(4, tmp_path / "theirs", False, parts)) == []
     own_answers(seen)
@@ -102,7 +108,7 @@ def test_four_processes(tmp_path):
 
 
 def test_two_processes_train_as_one(tmp_path):
-    parts = ["handles", "training", "details", "uneven", "extras"]
+    parts = ["handles", "training", "details", "overlap", "gan", "hooked", "uneven", "extras"]
     seen = job(2, tmp_path / "ours", True, parts)
     assert differences(seen, job(2, tmp_path / "theirs", False, parts)) == []
     own_answers(seen)
@@ -184,7 +190,6 @@ def test_interrupt_ends_all(tmp_path):
     p = subprocess.Popen(command, env=environment())
     try:
         import signal
-        import time
 
         end = time.monotonic() + LIMIT
         files = [tmp_path / "0", tmp_path / "1"]

@@ -176,3 +176,5 @@ def _untouched(leaf: Leaf) -> None:
     if t is not None:
         for hook in list(leaf.__dict__.get("post", {}).values()):
             hook(t)
+    for hook in list(leaf.__dict__.get("post_node", {}).values()):
+        hook((), (None,))

@@ -188,16 +188,17 @@ def _store(leaf: Leaf, g: Tensor, create: bool) -> None:
     if g.a.shape != t.a.shape:
         g = sum_to(g, t.a.shape)
     old = leaf.grad
-    if old is None:
+    live = t.n is leaf  # not so where the tensor has stopped requiring gradients since
+    if live and old is None:
         if create:
             leaf.grad = g.clone() if g.n is None else g + 0
         elif g.n is None and g.v is None and g.a.base is None and sys.getrefcount(g) <= 3 and _own_layout(g, t):
             leaf.grad = g
         else:
             leaf.grad = wrap(g.a.copy("C"))
-    elif create:
+    elif live and create:
         leaf.grad = old + g
-    else:
+    elif live:
         np.add(old.a, g.a, old.a, casting="unsafe")
         if old.v is not None:
             old.v.bump()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import weakref
 from typing import Any
 
 from mindtorch.core import dtype as D
@@ -179,6 +180,24 @@ def _again(x: Tensor) -> None:
     x.n = fresh.n
 
 
+_frozen: dict[int, Leaf] = {}
+"""Where gradients went of tensors that require none for now. Graphs recorded before lead there, and hooks are there."""
+
+
+def _freeze(x: Tensor) -> None:
+    if _frozen.get(id(x)) is not x.n:
+        _frozen[id(x)] = x.n
+        weakref.finalize(x, _frozen.pop, id(x), None).atexit = False
+
+
+def _thawed(x: Tensor) -> Leaf:
+    old = _frozen.get(id(x))
+    if old is None or old.ref() is not x:
+        return Leaf(x)
+    old.grad = x.__dict__.pop("_grad", None)
+    return old
+
+
 def requires_grad_(x: Tensor, value: bool = True) -> Tensor:
     """Start or stop recording what is done to ``x``; RuntimeError for non-leaves and non-float dtypes."""
     if value:
@@ -187,7 +206,7 @@ def requires_grad_(x: Tensor, value: bool = True) -> Tensor:
                 raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
             if x.v.__class__ is HeldCell and not modes.state.inference:
                 raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
-            x.n = Leaf(x)
+            x.n = _thawed(x)
             for v in _views(x):
                 _again(v)
         return x
@@ -198,7 +217,8 @@ def requires_grad_(x: Tensor, value: bool = True) -> Tensor:
             "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
             "subgraph that doesn't require differentiation use var_no_grad = var.detach()."
         )
-    grad = x.n.grad
+    _freeze(x)
+    grad, x.n.grad = x.n.grad, None
     x.n = None
     if grad is not None:
         x.__dict__["_grad"] = grad

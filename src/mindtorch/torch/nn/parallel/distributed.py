@@ -30,7 +30,7 @@ def world_size(process_group: Any = None) -> int:
 
 
 class DistributedDataParallel(Module):
-    """Runs ``module``; after each backward pass the gradients of all processes are averaged, in buckets.
+    """Runs ``module``; during each backward pass the gradients of all processes are averaged, in buckets.
 
     Parameters and buffers start as rank 0's, and buffers are rank 0's again before each forward pass. ``state_dict`` keys begin with
     ``module.``. One process, or no process group, needs no reduction. RuntimeError when no parameter needs a gradient, or when the
@@ -132,7 +132,7 @@ class DistributedDataParallel(Module):
                             f"in process 0: {list(a[0])}."
                         )
             flat_broadcast(self._pg, [p.detach() for _, p in named] + self._buffers_to_send(), 0)
-        self._reducer = Reducer(self._pg, params, self.bucket_bytes_cap, self.gradient_as_bucket_view)
+        self._reducer = Reducer(self._pg, params, self.bucket_bytes_cap, self.gradient_as_bucket_view, self.static_graph)
 
     def _buffers_to_send(self) -> list[Any]:
         return [b for n, b in self.module.named_buffers() if n not in self.parameters_to_ignore]
@@ -167,7 +167,7 @@ class DistributedDataParallel(Module):
         output = self.module(*inputs, **kwargs)
         self.require_forward_param_sync = wanted
         if wanted:
-            reducer.prepare(output, self.find_unused_parameters or self.static_graph)
+            reducer.prepare(output, self.find_unused_parameters)
         return output
 
     @contextlib.contextmanager
@@ -200,6 +200,8 @@ class DistributedDataParallel(Module):
         if not enable or self._reducer is None:
             yield
             return
+        # the order of the buckets is settled by all processes at once, and here some may have nothing to say
+        self._reducer.may_sort = False
         self._joining = joining = _Joining(self, divide_by_initial_world_size, throw_on_early_termination)
         try:
             yield
@@ -219,9 +221,10 @@ class _Joining:
         self.last = 0
 
     def _exchange(self, active: bool, wanted: bool, buffers: bool) -> np.ndarray:
-        """One row per member: has a batch, will reduce gradients, will send buffers."""
-        pg = self.ddp._pg
-        row = np.array([active, wanted, buffers], np.int64)
+        """One row per member: has a batch, will reduce gradients, will send buffers, will ask for used parameters."""
+        ddp, pg = self.ddp, self.ddp._pg
+        asks = wanted and ddp._reducer is not None and ddp._reducer.asks(ddp.find_unused_parameters)
+        row = np.array([active, wanted, buffers, asks], np.int64)
         return np.stack(pg.channel.run(lambda: pg.all_gather(row)))
 
     def tell(self, wanted: bool) -> int:
@@ -254,7 +257,7 @@ class _Joining:
                 if buffers:
                     flat_broadcast(pg, buffers, last)
             if rows[last, 1]:
-                reducer.shadow(ddp.find_unused_parameters or ddp.static_graph)
+                reducer.shadow(bool(rows[last, 3]))
         votes = pg.channel.run(lambda: pg.all_gather(np.array([last], np.int64)))
         # those who ran the last batch saw nobody after them and name themselves
         source = min(i for i, v in enumerate(votes) if int(v[0]) == i)

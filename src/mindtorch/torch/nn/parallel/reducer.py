@@ -1,7 +1,8 @@
-"""Gradients of a module's parameters averaged over processes, in buckets.
+"""Gradients of a module's parameters averaged over processes, in buckets, while the backward pass goes on.
 
-The tape writes the gradients of all leaves when a backward pass is over, so reduction starts with the last of them. Buckets are
-filled and handed to the thread of asynchronous collectives one after another: one is reduced while the next is being filled.
+A gradient is copied into its bucket as soon as the tape has written it. A full bucket goes to the thread of asynchronous
+collectives, always in the order of the buckets, so that all processes reduce the same. When the outermost backward pass is over
+the results are waited for and written back.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from mindtorch.core import hooks, observe
+from mindtorch.core.tape import after_backward
 from mindtorch.core.tensor import Leaf, Tensor, cell_of, wrap
 
 __all__ = ["GradBucket", "Reducer", "flat_broadcast", "tensors_of"]
@@ -98,17 +101,18 @@ class Bucket:
         """Where the gradient of the parameter ``i`` is, in its shape."""
         return self.buffer[self.starts[i] : self.starts[i + 1]].reshape(tuple(self.params[i].shape))
 
-    def fill(self) -> None:
-        """Copy the gradients in; zero for a parameter without one. A gradient that lives here already stays."""
-        for i, p in enumerate(self.params):
-            slot = self.slot(i)
-            g = p.grad
-            if g is None:
-                slot[...] = 0
-            else:
-                a = (g.to_dense() if g.is_sparse else g).detach().cpu().a
-                if a.ctypes.data != slot.ctypes.data:
-                    slot[...] = a
+    def fill(self, i: int, factor: float) -> None:
+        """Copy the gradient of the parameter ``i`` in, times ``factor``; zero without one. It may live here already."""
+        slot = self.slot(i)
+        g = self.params[i].grad
+        if g is None:
+            slot[...] = 0
+            return
+        a = (g.to_dense() if g.is_sparse else g).detach().cpu().a
+        if factor != 1.0:
+            np.multiply(a, slot.dtype.type(factor), out=slot)
+        elif a.ctypes.data != slot.ctypes.data:
+            slot[...] = a
 
 
 class GradBucket:
@@ -146,78 +150,164 @@ class GradBucket:
         return self._last
 
 
-class Reducer:
-    """Watches the parameters of one module and averages their gradients when a backward pass has produced them all."""
+_TWICE = (
+    "Expected to mark a variable ready only once. The gradient of one parameter came twice in one backward pass, the first was "
+    "already on its way: a parameter used in several checkpointed blocks (use_reentrant=True), or several backward passes after one "
+    "forward pass. Pass `static_graph=True` to `torch.nn.parallel.DistributedDataParallel`, which counts how often it comes.\n"
+    "Parameter at index {i} has been marked as ready twice."
+)
 
-    def __init__(self, pg: Any, params: list[Tensor], cap: int, as_view: bool) -> None:
+
+class Reducer:
+    """Watches the parameters of one module and averages their gradients, bucket by bucket.
+
+    With ``static`` the first backward pass counts how often each gradient is written, and reduces when it is over; later passes
+    send a bucket when that count is reached.
+    """
+
+    def __init__(self, pg: Any, params: list[Tensor], cap: int, as_view: bool, static: bool = False) -> None:
         self.pg = pg
         self.params = params
         self.as_view = as_view
-        self.buckets = _buckets(params, cap)
+        self.static = static
+        self.cap = cap
         self.hook: tuple[Any, Callable[..., Any]] | None = None
         self.expect = False
         self.find = False
-        self.used: set[int] = set()
-        self.fired: set[int] = set()
+        self.began = False
+        self.fired: dict[int, int] = {}
         self.missing: set[int] = set()
+        self.times: list[int] | None = None
+        self.known: np.ndarray | None = None
         self.divisor = pg.size()
+        self.arrivals: list[int] | None = []
+        self.may_sort = True
+        self.arrange(list(range(len(params)))[::-1])
         me = weakref.ref(self)
         self.handles = []
         for i, p in enumerate(params):
 
-            def fire(_: Tensor, i: int = i) -> None:
+            def fire(_: Any, __: Any, i: int = i) -> None:
                 reducer = me()
                 if reducer is not None and reducer.expect:
                     reducer.ready(i)
 
-            self.handles.append(p.register_post_accumulate_grad_hook(fire))
+            # behind the hooks of the tensor itself, as PyTorch's
+            self.handles.append(hooks.add(p.n, "post_node", fire))
+
+    def arrange(self, order: list[int]) -> None:
+        """Make the buckets, for gradients that come in this order of parameter numbers."""
+        number = {id(p): i for i, p in enumerate(self.params)}
+        self.buckets = _buckets([self.params[i] for i in order], self.cap)
+        self.numbers = [[number[id(p)] for p in b.params] for b in self.buckets]
+        self.place = {i: (k, j) for k, ns in enumerate(self.numbers) for j, i in enumerate(ns)}
 
     def prepare(self, outputs: Any, find: bool) -> None:
         """Expect a backward pass through ``outputs``. With ``find``, parameters they do not depend on are not waited for."""
+        self._sort(find)
         self.expect = True
-        self.fired = set()
-        self.find = find
+        self.began = False
+        self.fired = {}
+        self.find = find or self.static
         self.missing = set()
-        if find:
+        self.jobs: list[Any] = []
+        self.left = [len(b.params) for b in self.buckets]
+        if self.static and self.times is not None:
+            self.missing = {i for i, n in enumerate(self.times) if not n}
+        elif find and not self.static:
             reached = leaves_of(outputs)
             self.missing = {i for i, p in enumerate(self.params) if id(p) not in reached}
 
+    def _sort(self, find: bool) -> None:
+        """After the first pass: buckets in the order rank 0's gradients came in, once."""
+        seen = self.arrivals
+        if find or not self.may_sort or seen is None or len(seen) != len(self.params):
+            return
+        self.arrivals = None
+        order = self.pg.channel.run(lambda: self.pg.broadcast(np.array(seen, np.int64), 0)).tolist()
+        if order != [i for ns in self.numbers for i in ns]:
+            self.arrange(order)
+
+    def asks(self, find: bool) -> bool:
+        """Whether the next reduction also asks which parameters have a gradient anywhere."""
+        return self.known is None if self.static else find
+
     def check(self) -> None:
-        """RuntimeError when the last backward pass left parameters without a gradient, so that nothing was reduced."""
+        """RuntimeError when the last backward pass left parameters without a gradient, so that not all was reduced."""
         if not self.expect or not self.fired:
             return
         left = [i for i in range(len(self.params)) if i not in self.fired and i not in self.missing]
         raise RuntimeError(
             "Expected to have finished reduction in the prior iteration before starting a new one. Some parameters took no part in "
-            "producing the loss, so their gradients never came and no gradient was averaged. Pass `find_unused_parameters=True` to "
-            "`torch.nn.parallel.DistributedDataParallel`, and let every output of `forward` take part in the loss.\n"
-            f"Parameter indices which did not receive grad for rank {self.pg.here}: {' '.join(map(str, left))}"
+            "producing the loss, so their gradients never came and not all gradients were averaged. Pass "
+            "`find_unused_parameters=True` to `torch.nn.parallel.DistributedDataParallel`, and let every output of `forward` take "
+            f"part in the loss.\nParameter indices which did not receive grad for rank {self.pg.here}: {' '.join(map(str, left))}"
         )
 
     def ready(self, i: int) -> None:
         """Parameter ``i`` has its gradient."""
-        self.fired.add(i)
-        if len(self.fired | self.missing) == len(self.params):
-            self.expect = False
-            self.reduce()
+        n = self.fired[i] = self.fired.get(i, 0) + 1
+        counting = self.static and self.times is None
+        if not self.began:
+            self.began = True
+            if counting:
+                self._at_the_end(self.count)
+            for j in sorted(self.missing):
+                self.mark(j)
+        if counting or self.static and self.times is not None and n < self.times[i]:
+            return
+        if n > (self.times[i] if self.static and self.times is not None else 1) or i in self.missing:
+            raise RuntimeError(_TWICE.format(i=i))
+        self.mark(i)
+        if self.arrivals is not None:
+            self.arrivals.append(i)
 
-    def reduce(self) -> None:
-        """Average all buckets over the processes and write the gradients back."""
+    @staticmethod
+    def _at_the_end(fn: Callable[[], None]) -> None:
+        """Call ``fn`` when the backward pass is over; a captured graph writes gradients outside of any."""
+        if observe.state.walks:
+            after_backward(fn)
+        else:
+            fn()
+
+    def count(self) -> None:
+        """The end of the first pass of a static graph: remember it, and reduce."""
+        self.times = [self.fired.get(i, 0) for i in range(len(self.params))]
+        for i in range(len(self.params)):
+            self.mark(i)
+
+    def mark(self, i: int) -> None:
+        """Put a gradient into its bucket; send the buckets that are full."""
+        k, j = self.place[i]
+        self.buckets[k].fill(j, 1.0 if self.hook is not None else 1.0 / self.divisor)
+        self.left[k] -= 1
         n = len(self.buckets)
-        jobs = []
-        for k, b in enumerate(self.buckets):
-            b.fill()
-            if self.hook is not None:
-                jobs.append(self.hook[1](self.hook[0], GradBucket(b, k, k == n - 1)))
-            else:
-                b.buffer /= b.buffer.dtype.type(self.divisor)
-                jobs.append(self._submit(b.buffer))
-        anywhere = self._used_anywhere() if self.find else None
-        for b, job in zip(self.buckets, jobs):
+        while len(self.jobs) < n and not self.left[len(self.jobs)]:
+            self._launch(len(self.jobs))
+            if len(self.jobs) == n:
+                self._at_the_end(self.finish)
+                return
+
+    def _launch(self, k: int) -> None:
+        b = self.buckets[k]
+        if self.hook is not None:
+            self.jobs.append(self.hook[1](self.hook[0], GradBucket(b, k, k == len(self.buckets) - 1)))
+        else:
+            self.jobs.append(self._submit(b.buffer))
+
+    def finish(self) -> None:
+        """Wait for all buckets and write the averages back."""
+        self.expect = False
+        anywhere = self.known
+        if self.find and anywhere is None:
+            anywhere = self._used_anywhere()
+            self.known = anywhere if self.static else None
+        for b, numbers, job in zip(self.buckets, self.numbers, self.jobs):
             self._result(b, job)
             for j, p in enumerate(b.params):
-                if anywhere is None or anywhere[self._index(p)]:
+                if anywhere is None or anywhere[numbers[j]]:
                     self._give(p, b.slot(j))
+        self.jobs = []
 
     def _submit(self, buffer: np.ndarray) -> Any:
         from mindtorch.torch.distributed import ReduceOp
@@ -234,17 +324,12 @@ class Reducer:
         if out.ctypes.data != b.buffer.ctypes.data:
             b.buffer[...] = out
 
-    def _index(self, p: Tensor) -> int:
-        if not hasattr(self, "_numbers"):
-            self._numbers = {id(q): i for i, q in enumerate(self.params)}
-        return self._numbers[id(p)]
-
     def _used_anywhere(self) -> np.ndarray:
         """Which parameters got a gradient in any process: the others keep what they have."""
         from mindtorch.torch.distributed import ReduceOp
 
         flags = np.zeros(len(self.params), np.int32)
-        flags[list(self.fired)] = 1
+        flags[[i for i in self.fired if self.params[i].grad is not None]] = 1
         return self.pg.channel.run(lambda: self.pg.all_reduce(flags, ReduceOp.MAX))
 
     def _give(self, p: Tensor, slot: np.ndarray) -> None:
@@ -257,14 +342,14 @@ class Reducer:
         else:
             put(g, slot)
 
-    def shadow(self, find: bool) -> None:
+    def shadow(self, asks: bool) -> None:
         """Take part in one reduction with nothing to give: this process has no batches left."""
         for b in self.buckets:
             b.buffer[...] = 0
             job = self._submit(b.buffer)
             job.result()
-        if find:
-            self.fired = set()
+        if asks:
+            self.fired = {}
             self._used_anywhere()
 
     def remove(self) -> None:
@@ -274,11 +359,11 @@ class Reducer:
 
 
 def _buckets(params: list[Tensor], cap: int) -> list[Bucket]:
-    """Parameters from the last to the first, since gradients come in that order, split by dtype and size."""
+    """``params``, in the order their gradients are expected, split by dtype and size."""
     out: list[Bucket] = []
     open_: dict[Any, list[Tensor]] = {}
     sizes: dict[Any, int] = {}
-    for p in reversed(params):
+    for p in params:
         kind = p.k.np
         held = open_.setdefault(kind, [])
         held.append(p)
