@@ -466,7 +466,8 @@ def wrap_like(x: Tensor, a: np.ndarray) -> Tensor:
     """A fresh plain tensor over ``a`` on the device of ``x``."""
     t = new()
     t.a = a
-    t.k = PLAIN[a.dtype.num] if x.k.device.type == "cpu" else _META[a.dtype.num]
+    k = PLAIN[a.dtype.num]
+    t.k = k if x.k.device.type == "cpu" else key_of(k.dtype, x.k.device)
     t.v = None
     t.n = None
     return t

@@ -34,7 +34,7 @@ def _drawn(a: np.ndarray, p: float, shape: tuple[int, ...] | None, scaled: bool)
 
 
 def _noise(x: Tensor, p: float, shape: tuple[int, ...] | None, scaled: bool) -> Tensor:
-    a = x.a
+    a = x.a if x.a.__class__ is np.ndarray else x.a.view(np.ndarray)  # an accelerator's memory: its geometry alone is asked for
     keep = 1.0 - p
     noise = np.empty_like(a, subok=False) if shape is None else np.empty(shape, a.dtype)
     if x.k.device.type == "meta":

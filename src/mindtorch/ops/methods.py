@@ -208,6 +208,21 @@ def _format(self: Tensor, spec: str) -> str:
     return object.__format__(self, spec)
 
 
+def _copied_memory(self: Tensor, memo: dict[Any, Any]) -> tuple[Any, Cell]:
+    """The tensor's view of a copy of its whole storage; tensors that share a storage share its copy."""
+    on_device = self.a.__class__ is not np.ndarray and hasattr(self.a, "store")
+    root = self.a.store if on_device else root_array(self)  # type: ignore[attr-defined]
+    key = ("mindtorch storage", id(root) if on_device else address(root))
+    copy = memo.get(key)
+    if copy is None:
+        copy = memo[key] = self.a.whole() if on_device else root.copy()  # type: ignore[attr-defined]
+        memo.setdefault(("mindtorch keep",), []).append(root)
+    if on_device:
+        return self.a.within(copy), Cell(copy)  # type: ignore[attr-defined]
+    at = storage_offset(self) * self.a.itemsize
+    return (np.ndarray(self.a.shape, copy.dtype, copy, at, self.a.strides) if self.a.size else self.a.copy()), Cell(copy)
+
+
 def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Any:
     if id(self) in memo:
         return memo[id(self)]
@@ -219,15 +234,7 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Any:
     cls = type(self)
     t = object.__new__(cls)
     t.k, t.n = self.k, None
-    root = root_array(self)
-    key = ("mindtorch storage", address(root))
-    copy = memo.get(key)  # type: ignore[call-overload]
-    if copy is None:
-        copy = memo[key] = root.copy()  # type: ignore[index]
-        memo.setdefault(("mindtorch keep",), []).append(root)  # type: ignore[call-overload,attr-defined]
-    at = storage_offset(self) * self.a.itemsize
-    t.a = np.ndarray(self.a.shape, copy.dtype, copy, at, self.a.strides) if self.a.size else self.a.copy()
-    t.v = Cell(copy)
+    t.a, t.v = _copied_memory(self, memo)
     memo[id(self)] = t
     if self.n is not None:
         t.n = Leaf(t)

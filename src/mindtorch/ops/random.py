@@ -100,7 +100,7 @@ def _create(
         dev = device_.available(dev)
         if dev.type == "meta":
             return as_meta(shape, d)
-    a = np.empty(shape, d.np) if strides_of is None else np.empty_like(strides_of, d.np, subok=False)
+    a = np.empty(shape, d.np) if strides_of is None else np.empty_like(strides_of.view(np.ndarray), d.np)
     fill(s, a)
     t = wrap(a if dev.type == "cpu" else accelerate.put(a, dev))
     if requires_grad:
@@ -136,50 +136,35 @@ def _fill_normal(s: Stream, a: np.ndarray) -> None:
     K.normal_into(s, a, 0.0, 1.0)
 
 
-def rand(
-    *size: Any,
-    generator: Any = None,
-    names: Any = None,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-    **kw: Any,
-) -> Tensor:
-    """Uniform numbers in [0, 1) of shape ``size``."""
-    check(
-        bool(size) or "size" in kw, TypeError, "rand() received an invalid combination of arguments: a size is required"
-    )
-    shape = _size("rand", size, _only_size("rand", kw) if kw else None)
-    _plain("rand", names, layout, pin_memory)
-    d = _float_dtype(dtype if dtype is not None or out is None else out.dtype, None, _RAND)
-    return _create("rand", shape, d, _fill_uniform, generator, out, device, requires_grad)
+def _random(name: str, fill: Fill, refused: str, what: str) -> Callable[..., Tensor]:
+    """``name(*size, ...)``: a tensor of floating numbers drawn by ``fill``; ``refused`` is the error for other dtypes."""
+
+    def make(
+        *size: Any,
+        generator: Any = None,
+        names: Any = None,
+        out: Any = None,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        pin_memory: bool = False,
+        **kw: Any,
+    ) -> Tensor:
+        text = f"{name}() received an invalid combination of arguments: a size is required"
+        check(bool(size) or "size" in kw, TypeError, text)
+        shape = _size(name, size, _only_size(name, kw) if kw else None)
+        _plain(name, names, layout, pin_memory)
+        d = _float_dtype(dtype if dtype is not None or out is None else out.dtype, None, refused)
+        return _create(name, shape, d, fill, generator, out, device, requires_grad)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"{what} of shape ``size``."
+    return make
 
 
-def randn(
-    *size: Any,
-    generator: Any = None,
-    names: Any = None,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-    **kw: Any,
-) -> Tensor:
-    """Standard normal numbers of shape ``size``."""
-    check(
-        bool(size) or "size" in kw,
-        TypeError,
-        "randn() received an invalid combination of arguments: a size is required",
-    )
-    shape = _size("randn", size, _only_size("randn", kw) if kw else None)
-    _plain("randn", names, layout, pin_memory)
-    d = _float_dtype(dtype if dtype is not None or out is None else out.dtype, None, _RANDN)
-    return _create("randn", shape, d, _fill_normal, generator, out, device, requires_grad)
+rand = _random("rand", _fill_uniform, _RAND, "Uniform numbers in [0, 1)")
+randn = _random("randn", _fill_normal, _RANDN, "Standard normal numbers")
 
 
 def _only_size(name: str, kw: dict[str, Any]) -> Any:
@@ -331,38 +316,29 @@ def _like(name: str, input: Any, dtype: Any, memory_format: Any, layout: Any, de
     return d, device or input.k.device, input.a if dense else None
 
 
-def rand_like(
-    input: Tensor,
-    *,
-    generator: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
-    memory_format: Any = None,
-) -> Tensor:
-    """Uniform numbers in the shape, dtype and memory order of ``input``."""
-    d, dev, like = _like("rand_like", input, dtype, memory_format, layout, device)
-    d = _float_dtype(d, None, _RAND)
-    return _create("rand_like", input.a.shape, d, _fill_uniform, generator, None, dev, requires_grad, like)
+def _random_like(name: str, fill: Fill, refused: str, what: str) -> Callable[..., Tensor]:
+    def make(
+        input: Tensor,
+        *,
+        generator: Any = None,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        pin_memory: bool = False,
+        requires_grad: bool = False,
+        memory_format: Any = None,
+    ) -> Tensor:
+        d, dev, like = _like(name, input, dtype, memory_format, layout, device)
+        d = _float_dtype(d, None, refused)
+        return _create(name, input.a.shape, d, fill, generator, None, dev, requires_grad, like)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"{what} in the shape, dtype and memory order of ``input``."
+    return make
 
 
-def randn_like(
-    input: Tensor,
-    *,
-    generator: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
-    memory_format: Any = None,
-) -> Tensor:
-    """Standard normal numbers in the shape, dtype and memory order of ``input``."""
-    d, dev, like = _like("randn_like", input, dtype, memory_format, layout, device)
-    d = _float_dtype(d, None, _RANDN)
-    return _create("randn_like", input.a.shape, d, _fill_normal, generator, None, dev, requires_grad, like)
+rand_like = _random_like("rand_like", _fill_uniform, _RAND, "Uniform numbers")
+randn_like = _random_like("randn_like", _fill_normal, _RANDN, "Standard normal numbers")
 
 
 def randint_like(

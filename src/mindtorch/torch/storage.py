@@ -224,7 +224,8 @@ class UntypedStorage:
         return shared[key][0]
 
     def __reduce__(self) -> Any:
-        return _storage_from_bytes, (self.array.tobytes(),)
+        data = self.array.tobytes()
+        return _storage_from_bytes, ((data,) if self.device is cpu else (data, str(self.device)))
 
     def __repr__(self) -> str:
         lines = "".join(f" {v}\n" for v in self.tolist()) if self.device.type != "meta" else "...\n"
@@ -243,8 +244,8 @@ class UntypedStorage:
         return tensor_over(self, dtype, offset, size, stride)
 
 
-def _storage_from_bytes(data: bytes) -> UntypedStorage:
-    got = UntypedStorage(data)
+def _storage_from_bytes(data: bytes, where: str = "cpu") -> UntypedStorage:
+    got = UntypedStorage(data).to(device=where)
     got.shared = True
     return got
 

@@ -87,6 +87,16 @@ class DeviceArray(np.ndarray):
         """A view that NumPy made of this array's untouched memory, on the device again."""
         return adopt(r, self.store)
 
+    def whole(self) -> DeviceArray:
+        """A copy of the whole memory that this is a view of, flat."""
+        return made(_flat(self.store.value), self.store.device, self.store.np)
+
+    def within(self, whole: DeviceArray) -> DeviceArray:
+        """The view of ``whole`` that this array is of its own memory."""
+        at = _address(self) - self.store.address
+        memory = ghost(whole).view(np.uint8).data if whole.size else bytearray(16)
+        return adopt(np.ndarray(self.shape, self.dtype, memory, at if self.size else 0, self.strides), whole.store)
+
     def on_host(self) -> np.ndarray:
         """The values with the same strides, not to be written to."""
         return host(self)
@@ -288,6 +298,16 @@ def laid(a: np.ndarray, device: Any) -> DeviceArray:
     return adopt(ghost(r).transpose(np.argsort(order)), r.store)
 
 
+def duplicate(a: DeviceArray) -> DeviceArray:
+    """The same values in a store of their own, in the same order of strides where the elements are dense."""
+    order = sorted(range(a.ndim), key=lambda i: -a.strides[i])
+    inner = ghost(a).transpose(order)
+    if a.flags.c_contiguous or not inner.flags.c_contiguous:
+        return made(read(a), a.store.device, a.dtype)
+    r = made(read(adopt(inner, a.store)), a.store.device, a.dtype)
+    return adopt(ghost(r).transpose(np.argsort(order)), r.store)
+
+
 def made(value: Any, device: Any, np_dtype: np.dtype, shape: Any = None) -> DeviceArray:
     """A fresh DeviceArray over the ms.Tensor ``value``."""
     shape = tuple(value.shape) if shape is None else shape
@@ -392,7 +412,15 @@ def positions(a: np.ndarray) -> np.ndarray:
 
 def _gather(flat: Any, at: np.ndarray, shape: Sequence[int]) -> Any:
     ms = door.load()
-    return ms.ops.gather(flat, ms.Tensor.from_numpy(at), 0).reshape(tuple(shape))
+    bits = _movable(flat)
+    got = ms.ops.gather(bits, ms.Tensor.from_numpy(at), 0).reshape(tuple(shape))
+    return got if bits is flat else got.view(flat.dtype)
+
+
+def _movable(t: Any) -> Any:
+    """The tensor as something that can be moved by elements: bfloat16 by its bits, as MindSpore's CPU target lacks kernels for it."""
+    ms = door.load()
+    return t.view(ms.int16) if t.dtype == ms.bfloat16 else t
 
 
 def write(a: DeviceArray, values: np.ndarray) -> None:
@@ -425,7 +453,8 @@ def write_tensor(a: DeviceArray, t: Any) -> None:
     if a.size == s.size and a.flags.c_contiguous:
         s.value = t
         return
-    flat, t = _flat(s.value), t.reshape((-1,))
+    plain = t.dtype
+    flat, t = _movable(_flat(s.value)), _movable(t.reshape((-1,)))
     start = (_address(a) - s.address) // a.itemsize
     ms = door.load()
     if a.flags.c_contiguous:
@@ -435,12 +464,14 @@ def write_tensor(a: DeviceArray, t: Any) -> None:
         if end < s.size:
             parts.append(flat.narrow(0, end, s.size - end))
         try:
-            s.value = ms.ops.concat(parts, 0)
+            r = ms.ops.concat(parts, 0)
+            s.value = r if r.dtype == plain else r.view(plain)
             return
         except (TypeError, RuntimeError):
             pass
     try:
         at = ms.Tensor.from_numpy(positions(a))
-        s.value = ms.ops.tensor_scatter_elements(flat, at, t, 0)
+        r = ms.ops.tensor_scatter_elements(flat, at, t, 0)
+        s.value = r if r.dtype == plain else r.view(plain)
     except (TypeError, RuntimeError, ValueError):
-        write(a, download(t, a.dtype).reshape(a.shape))
+        write(a, download(t if t.dtype == plain else t.view(plain), a.dtype).reshape(a.shape))

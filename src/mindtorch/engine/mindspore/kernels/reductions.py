@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from mindtorch.engine.mindspore import door
@@ -134,7 +136,20 @@ def _std_mean(x: Any, dim: Any = None, correction: float = 1.0, keepdim: bool = 
     return mint.sqrt(v), m
 
 
+def _in_single(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Half precision is widened inside, and the result rounded once."""
+
+    @functools.wraps(fn)
+    def run(x: Any, dim: Any, *rest: Any) -> Any:
+        if x.dtype not in (ms.float16, ms.bfloat16) or any(hasattr(r, "np") for r in rest):
+            return fn(x, dim, *rest)
+        return fn(x.astype(ms.float32), dim, *rest).astype(x.dtype)
+
+    return run
+
+
 @kernel("softmax")
+@_in_single
 def softmax(x: Any, dim: Any, *rest: Any) -> Any:
     """exp(x - max) / sum, composed: MindSpore's own is off by 1e-6 on the CPU."""
     x = _for_softmax(x, dim, rest)
@@ -145,6 +160,7 @@ def softmax(x: Any, dim: Any, *rest: Any) -> Any:
 
 
 @kernel("log_softmax")
+@_in_single
 def log_softmax(x: Any, dim: Any, *rest: Any) -> Any:
     """x - max - log(sum(exp(x - max)))."""
     x = _for_softmax(x, dim, rest)
