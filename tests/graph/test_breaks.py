@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import traceback
 from typing import Any
 
 import pytest
@@ -87,6 +88,50 @@ def test_fullgraph_names_the_line() -> None:
         graph(torch.ones(3))
     whole = torch.compile(mlp(), fullgraph=True)
     assert whole(torch.randn(5, 8)).shape == (5, 4)
+
+
+def test_fullgraph_stops_at_the_break() -> None:
+    """At the first call, on the line that breaks: nothing behind it has run, no ``except`` of the user's hides it."""
+    model = mlp()
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    LOG.clear()
+
+    def step(x: Any) -> Any:
+        opt.zero_grad()
+        loss = model(x).square().mean()
+        try:
+            loss.backward()
+            if loss > 0:
+                opt.step()
+        except Exception:
+            return None
+        LOG.append(1)
+        return loss
+
+    graph = torch.compile(step, fullgraph=True)
+    before = model[0].weight.detach().clone()
+    line = step.__code__.co_firstlineno + 5
+    with pytest.raises(RuntimeError, match=rf"test_breaks.py:{line}: _bool decides by a value") as caught:
+        graph(torch.randn(5, 8))
+    assert any(f.lineno == line and f.name == "step" for f in traceback.extract_tb(caught.value.__traceback__))
+    assert torch.equal(before, model[0].weight) and not LOG and torch.is_grad_enabled()
+    assert torch.equal(graph.fn(torch.randn(5, 8)) * 0, torch.tensor(0.0))  # nothing of the watch is left
+
+
+def test_errors_end_at_the_users_line() -> None:
+    table = nn.Embedding(4, 3)
+
+    def f(i: Any) -> Any:
+        y = table(i)
+        return y * 2
+
+    graph = mindtorch.graph(f, backend="host")
+    for _ in range(2):
+        graph(torch.tensor([0, 1]))
+    with pytest.raises(IndexError, match="index out of range") as caught:
+        graph(torch.tensor([0, 9]))
+    last = traceback.extract_tb(caught.value.__traceback__)[-1]
+    assert (last.filename, last.lineno, last.name) == (__file__, f.__code__.co_firstlineno + 1, "f")
 
 
 def test_modules_inside_a_break_are_graphs() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -206,10 +206,9 @@ def _compiled(src: _Source, params: str) -> Callable[..., Any]:
             step = steps[line - 1] if line is not None else None
             if step is None:
                 raise
-            if step.row.kind == "segment" or isinstance(e, (RuntimeError, TypeError, NotImplementedError, MemoryError)):
-                raise _located(e, step)
-            values = [_stand_in(src.program, a) for a in step.args]
-            raise _located(dispatch.translate(step.row, values, e), step) from None
+            if step.row.kind in ("op", "view") and not isinstance(e, (RuntimeError, TypeError, NotImplementedError, MemoryError)):
+                e = dispatch.translate(step.row, [_stand_in(src.program, a) for a in step.args], e)
+            _blame(_located(e, step), getattr(step, "site", None))
 
     guarded.source = text  # type: ignore[attr-defined]
     return guarded
@@ -221,6 +220,16 @@ def _located(e: BaseException, step: Step) -> BaseException:
     if site is not None and getattr(e, "graph_site", None) is None:
         e.graph_site = site  # type: ignore[attr-defined]
     return e
+
+
+def _blame(e: BaseException, site: tuple[str, int, str] | None) -> NoReturn:
+    """Raise ``e`` from the line of the user's function that a step stands for: the function itself did not run."""
+    if site is None:
+        raise e
+    file, line, name = site
+    code = compile("\n" * (line - 1) + "raise error from None", file, "exec").replace(co_name=name, co_qualname=name)
+    exec(code, {"error": e.with_traceback(None)})
+    raise e
 
 
 def _runner(program: Program, forward: Program) -> Callable[..., Any]:
