@@ -45,8 +45,30 @@ def _functional(sig: str, fn: Any) -> Any:
     return composite(sig, ns="F")(call)
 
 
-def _zero_where(g: Tensor, keep: Tensor) -> Tensor:
-    return g.masked_fill(keep.logical_not(), 0)
+def _slope(name: str, kernel: Callable[..., Any], second: Callable[..., Tensor] | None = None) -> Any:
+    """The op ``name_backward(grad, input)``: grad times the slope of ``name`` at input. ``second`` is its derivative by
+    input; without it that is 0."""
+
+    def backward(g: np.ndarray, a: np.ndarray) -> Any:
+        return kernel(g, a)
+
+    backward.__doc__ = f"grad times the slope of {name} at input."
+    grad: dict[str, Any] = {"grad": lambda g, input: row(g, input)}
+    if second is not None:
+        grad["input"] = second
+    row = _op(f"{name}_backward(T grad, T input)", ns="_C", grad=grad)(backward)
+    return row
+
+
+def _unary(name: str, node: str, kernel: Callable[..., Any], backward: Any) -> Any:
+    """The op ``_name(input)`` for floating inputs, with its in-place twin."""
+
+    def forward(a: np.ndarray) -> Any:
+        floating(f"{name}_cpu", a)
+        return kernel(a)
+
+    grad = {"input": lambda g, input: backward(g, input)}
+    return _op(f"_{name}(T input)", ns="_C", inplace=True, node=node, grad=grad)(forward)
 
 
 # ---------------------------------------------------------------------- relu and its kin
@@ -277,14 +299,7 @@ def _silu_second(input: Tensor) -> Tensor:
     return d * (2 + input * (1 - 2 * s))
 
 
-@_op(
-    "silu_backward(T grad, T input)",
-    ns="_C",
-    grad={"grad": lambda g, input: silu_backward(g, input), "input": _second(_silu_second)},
-)
-def silu_backward(g: np.ndarray, a: np.ndarray) -> Any:
-    """grad times the slope of silu at input."""
-    return K.silu_backward(g, a)
+silu_backward = _slope("silu", K.silu_backward, _second(_silu_second))
 
 
 @_op(
@@ -319,26 +334,8 @@ def _mish_second(input: Tensor) -> Tensor:
     return sech * s * (2 + input * (1 - s) - 2 * input * t * s)
 
 
-@_op(
-    "mish_backward(T grad, T input)",
-    ns="_C",
-    grad={"grad": lambda g, input: mish_backward(g, input), "input": _second(_mish_second)},
-)
-def mish_backward(g: np.ndarray, a: np.ndarray) -> Any:
-    """grad times the slope of mish at input."""
-    return K.mish_backward(g, a)
-
-
-@_op(
-    "_mish(T input)",
-    ns="_C",
-    inplace=True,
-    node="MishBackward0",
-    grad={"input": lambda g, input: mish_backward(g, input)},
-)
-def _mish(a: np.ndarray) -> Any:
-    floating("mish_cpu", a)
-    return K.mish(a)
+mish_backward = _slope("mish", K.mish_backward, _second(_mish_second))
+_mish = _unary("mish", "MishBackward0", K.mish, mish_backward)
 
 
 _functional("mish(T input, bool inplace=False)", _mish)
@@ -377,17 +374,9 @@ def softplus(a: np.ndarray, beta: float, threshold: float) -> Any:
 softplus_op = softplus
 
 
-@_op(
-    "log_sigmoid_backward(T grad, T input)",
-    ns="_C",
-    grad={
-        "grad": lambda g, input: log_sigmoid_backward(g, input),
-        "input": _second(lambda input: -(input.sigmoid() * (1 - input.sigmoid()))),
-    },
+log_sigmoid_backward = _slope(
+    "log_sigmoid", K.logsigmoid_backward, _second(lambda input: -(input.sigmoid() * (1 - input.sigmoid())))
 )
-def log_sigmoid_backward(g: np.ndarray, a: np.ndarray) -> Any:
-    """grad * sigmoid(-input)."""
-    return K.logsigmoid_backward(g, a)
 
 
 @_op(
@@ -404,54 +393,19 @@ def logsigmoid(a: np.ndarray) -> Any:
 
 
 # ---------------------------------------------------------------------- hard variants and shrinks
-@_op(
-    "hardswish_backward(T grad, T input)",
-    ns="_C",
-    grad={
-        "grad": lambda g, input: hardswish_backward(g, input),
-        "input": lambda g, grad, input: (g * grad / 3).masked_fill((input <= -3) | (input >= 3), 0),
-    },
+hardswish_backward = _slope(
+    "hardswish",
+    K.hardswish_backward,
+    lambda g, grad, input: (g * grad / 3).masked_fill((input <= -3) | (input >= 3), 0),
 )
-def hardswish_backward(g: np.ndarray, a: np.ndarray) -> Any:
-    """grad times the slope of hardswish at input."""
-    return K.hardswish_backward(g, a)
-
-
-@_op(
-    "_hardswish(T input)",
-    ns="_C",
-    inplace=True,
-    node="HardswishBackward0",
-    grad={"input": lambda g, input: hardswish_backward(g, input)},
-)
-def _hardswish(a: np.ndarray) -> Any:
-    floating("hardswish_cpu", a)
-    return K.hardswish(a)
+_hardswish = _unary("hardswish", "HardswishBackward0", K.hardswish, hardswish_backward)
 
 
 _functional("hardswish(T input, bool inplace=False)", _hardswish)
 
 
-@_op(
-    "hardsigmoid_backward(T grad, T input)",
-    ns="_C",
-    grad={"grad": lambda g, input: hardsigmoid_backward(g, input)},
-)
-def hardsigmoid_backward(g: np.ndarray, a: np.ndarray) -> Any:
-    """grad / 6 strictly inside (-3, 3), else 0 (also for nan)."""
-    return K.hardsigmoid_backward(g, a)
-
-
-@_op(
-    "_hardsigmoid(T input)",
-    ns="_C",
-    inplace=True,
-    node="HardsigmoidBackward0",
-    grad={"input": lambda g, input: hardsigmoid_backward(g, input)},
-)
-def _hardsigmoid(a: np.ndarray) -> Any:
-    floating("hardsigmoid_cpu", a)
-    return K.hardsigmoid(a)
+hardsigmoid_backward = _slope("hardsigmoid", K.hardsigmoid_backward)
+_hardsigmoid = _unary("hardsigmoid", "HardsigmoidBackward0", K.hardsigmoid, hardsigmoid_backward)
 
 
 _functional("hardsigmoid(T input, bool inplace=False)", _hardsigmoid)

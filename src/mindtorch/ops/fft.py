@@ -3,6 +3,7 @@ helpers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -238,39 +239,30 @@ def _factory(a: np.ndarray, dtype: Any, device: Any, requires_grad: bool) -> Ten
     return t.requires_grad_() if requires_grad else t
 
 
-def fftfreq(
-    n: int,
-    d: float = 1.0,
-    *,
-    out: Tensor | None = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Frequencies of the bins of an ``n``-point transform with sample spacing ``d``."""
-    del layout  # tensors here are always strided
-    k = np.concatenate([np.arange((n + 1) // 2), np.arange(-(n // 2), 0)])
-    r = _factory(k * (1.0 / (n * d)), dtype, device, requires_grad)
-    return r if out is None else out.resize_(r.shape).copy_(r)
+def _frequencies(name: str, bins: Callable[[int], np.ndarray], what: str) -> Callable[..., Tensor]:
+    def make(
+        n: int,
+        d: float = 1.0,
+        *,
+        out: Tensor | None = None,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        del layout  # tensors here are always strided
+        r = _factory(bins(n) * (1.0 / (n * d)), dtype, device, requires_grad)
+        return r if out is None else out.resize_(r.shape).copy_(r)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"{what} of the bins of an ``n``-point transform with sample spacing ``d``."
+    return make
 
 
-def rfftfreq(
-    n: int,
-    d: float = 1.0,
-    *,
-    out: Tensor | None = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Non-negative frequencies of the bins of an ``n``-point transform with sample spacing ``d``."""
-    del layout  # tensors here are always strided
-    r = _factory(np.arange(n // 2 + 1) * (1.0 / (n * d)), dtype, device, requires_grad)
-    return r if out is None else out.resize_(r.shape).copy_(r)
-
-
+fftfreq = _frequencies(
+    "fftfreq", lambda n: np.concatenate([np.arange((n + 1) // 2), np.arange(-(n // 2), 0)]), "Frequencies"
+)
+rfftfreq = _frequencies("rfftfreq", lambda n: np.arange(n // 2 + 1), "Non-negative frequencies")
 put("fft", fftfreq=fftfreq, rfftfreq=rfftfreq)
 
 

@@ -14,7 +14,7 @@ from mindtorch.core.writable import check_disjoint
 from mindtorch.engine.host import index as K
 from mindtorch.engine.host.pointwise import scalar_name
 from mindtorch.log import ignored as _ignored
-from mindtorch.ops.table import composite, op
+from mindtorch.ops.table import composite, op, vjp
 
 
 def _zeros(x: Tensor) -> Tensor:
@@ -228,17 +228,19 @@ def _reduce_grads(
     return (gi if include_self else gi.scatter(dim, index, 0)), gs
 
 
+def _wanted(needs: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(grad if need else None for grad, need in zip(grads, needs))
+
+
 scatter_reduce = op(
     "scatter_reduce(T input, dim dim, T index, T src, str reduce, *, bool include_self=True)",
     inplace=True,
     out=True,
-    grad=dict(
-        input=lambda g, input, dim, index, src, reduce, include_self, out: _reduce_grads(
-            g, input, dim, index, src, reduce, include_self, out
-        )[0],
-        src=lambda g, input, dim, index, src, reduce, include_self, out: _reduce_grads(
-            g, input, dim, index, src, reduce, include_self, out
-        )[1],
+    grad=vjp(
+        ("input", "src"),
+        lambda g, needs, input, dim, index, src, reduce, include_self, out: _wanted(
+            needs, _reduce_grads(g, input, dim, index, src, reduce, include_self, out)
+        ),
     ),
 )(
     lambda a, dim, i, src, reduce, include_self=True: K.scatter_reduce(
@@ -320,13 +322,11 @@ index_reduce = op(
     "index_reduce(T input, dim dim, T index, T source, str reduce, *, bool include_self=True)",
     inplace=True,
     out=True,
-    grad=dict(
-        input=lambda g, input, dim, index, source, reduce, include_self, out: _index_reduce_grads(
-            g, input, dim, index, source, reduce, include_self, out
-        )[0],
-        source=lambda g, input, dim, index, source, reduce, include_self, out: _index_reduce_grads(
-            g, input, dim, index, source, reduce, include_self, out
-        )[1],
+    grad=vjp(
+        ("input", "source"),
+        lambda g, needs, input, dim, index, source, reduce, include_self, out: _wanted(
+            needs, _index_reduce_grads(g, input, dim, index, source, reduce, include_self, out)
+        ),
     ),
 )(K.index_reduce)
 

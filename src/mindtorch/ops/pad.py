@@ -247,15 +247,21 @@ def _factor(value: int, name: str) -> int:
     return int(value)
 
 
-@composite("pixel_shuffle(T input, int upscale_factor)", ns="torch F", node="PixelShuffleBackward0")
-def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
-    """(*, C * r * r, H, W) to (*, C, H * r, W * r)."""
-    r, shape = _factor(upscale_factor, "pixel_shuffle"), input.a.shape
+def _image(input: Any, name: str) -> tuple[int, ...]:
+    """The shape of a (*, C, H, W) input."""
+    shape = input.a.shape
     check(
         len(shape) >= 3,
         RuntimeError,
-        f"pixel_shuffle expects input to have at least 3 dimensions, but got input with {len(shape)} dimension(s)",
+        f"{name} expects input to have at least 3 dimensions, but got input with {len(shape)} dimension(s)",
     )
+    return shape
+
+
+@composite("pixel_shuffle(T input, int upscale_factor)", ns="torch F", node="PixelShuffleBackward0")
+def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
+    """(*, C * r * r, H, W) to (*, C, H * r, W * r)."""
+    r, shape = _factor(upscale_factor, "pixel_shuffle"), _image(input, "pixel_shuffle")
     c, h, w = shape[-3:]
     check(
         c % (r * r) == 0,
@@ -272,12 +278,7 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
 @composite("pixel_unshuffle(T input, int downscale_factor)", ns="torch F", node="PixelUnshuffleBackward0")
 def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
     """(*, C, H * r, W * r) to (*, C * r * r, H, W)."""
-    r, shape = _factor(downscale_factor, "pixel_unshuffle"), input.a.shape
-    check(
-        len(shape) >= 3,
-        RuntimeError,
-        f"pixel_unshuffle expects input to have at least 3 dimensions, but got input with {len(shape)} dimension(s)",
-    )
+    r, shape = _factor(downscale_factor, "pixel_unshuffle"), _image(input, "pixel_unshuffle")
     c, h, w = shape[-3:]
     for what, n, at in (("height", h, -2), ("width", w, -1)):
         check(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -95,28 +96,20 @@ def _quotient(input: Any, other: Tensor) -> Tensor:
     return input.div(other, rounding_mode="floor")
 
 
-remainder = op(
-    "remainder(TN input, TN other)",
-    nodes={"not isinstance(other, (int, float, complex))": "RemainderBackward1"},
-    promote="same",
-    inplace=True,
-    out=True,
-    grad=dict(
-        input=lambda g: g,
-        other=lambda g, input, other: -g * _quotient(input, other),
-    ),
-)(K.remainder)
-fmod = op(
-    "fmod(T input, TN other)",
-    nodes={"not isinstance(other, (int, float, complex))": "FmodBackward1"},
-    promote="same",
-    inplace=True,
-    out=True,
-    grad=dict(
-        input=lambda g: g,
-        other=lambda g, input, other: -g * input.div(other, rounding_mode="trunc"),
-    ),
-)(K.fmod)
+def _modulo(sig: str, node: str, quotient: Callable[..., Tensor], kernel: Any) -> Any:
+    """``input - quotient * other``."""
+    return op(
+        sig,
+        nodes={"not isinstance(other, (int, float, complex))": node},
+        promote="same",
+        inplace=True,
+        out=True,
+        grad=dict(input=lambda g: g, other=lambda g, input, other: -g * quotient(input, other)),
+    )(kernel)
+
+
+remainder = _modulo("remainder(TN input, TN other)", "RemainderBackward1", _quotient, K.remainder)
+fmod = _modulo("fmod(T input, TN other)", "FmodBackward1", lambda a, b: a.div(b, rounding_mode="trunc"), K.fmod)
 floor_divide = op("floor_divide(TN input, TN other)", promote="same", inplace=True, out=True)(K.floor_divide)
 
 # ------------------------------------------------------------------------------------------ geometry and signs

@@ -210,26 +210,20 @@ def _pair_grad(
     return _add(first, None if g[1] is None else _mean_back(g[1], input, dim, keepdim))
 
 
-_var_mean = op(
-    f"var_mean{_SIG}",
-    half="f32",
-    ns="_C",
-    grad={
-        "input": lambda g, out, input, dim, correction, keepdim: _pair_grad(
-            g, out, input, dim, correction, keepdim, False
-        )
-    },
-)(lambda a, dim, correction, keepdim: K.var_mean(a, dim, correction, keepdim))
-_std_mean = op(
-    f"std_mean{_SIG}",
-    half="f32",
-    ns="_C",
-    grad={
-        "input": lambda g, out, input, dim, correction, keepdim: _pair_grad(
-            g, out, input, dim, correction, keepdim, True
-        )
-    },
-)(lambda a, dim, correction, keepdim: K.var_mean(a, dim, correction, keepdim, True))
+def _with_mean(name: str, root: bool) -> Any:
+    return op(
+        f"{name}{_SIG}",
+        half="f32",
+        ns="_C",
+        grad={
+            "input": lambda g, out, input, dim, correction, keepdim: _pair_grad(
+                g, out, input, dim, correction, keepdim, root
+            )
+        },
+    )(lambda a, dim, correction, keepdim: K.var_mean(a, dim, correction, keepdim, root))
+
+
+_var_mean, _std_mean = _with_mean("var_mean", False), _with_mean("std_mean", True)
 
 
 def _moment(name: str, row: Any, ns: str) -> Any:

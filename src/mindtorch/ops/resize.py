@@ -298,6 +298,18 @@ def _check_grid(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
         raise RuntimeError(f"expected scalar type {a} but found {b}")
 
 
+def _told(align_corners: Any) -> None:
+    """PyTorch's warning about ``align_corners`` left out."""
+    if align_corners is None:
+        warnings.warn(
+            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. "
+            "Please specify align_corners=True if the old behavior is desired. "
+            "See the documentation of grid_sample for details.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
 @composite(
     "grid_sample(T input, T grid, str mode='bilinear', str padding_mode='zeros', bool? align_corners=None)",
     ns="F",
@@ -305,14 +317,7 @@ def _check_grid(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
 def grid_sample(input: Any, grid: Any, mode: str, padding_mode: str, align_corners: Any) -> Any:
     """Input (N, C, *size) read at grid (N, *out, d) of positions in [-1, 1], x first: (N, C, *out)."""
     _check_grid(input, grid, mode, padding_mode)
-    if align_corners is None:
-        warnings.warn(
-            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. "
-            "Please specify align_corners=True if the old behavior is desired. "
-            "See the documentation of grid_sample for details.",
-            UserWarning,
-            stacklevel=3,
-        )
+    _told(align_corners)
     return _SAMPLERS[input.a.ndim - 2](input, grid, (mode, padding_mode, bool(align_corners)))
 
 
@@ -362,14 +367,7 @@ def _base_axis(n: int, align: bool, like_: Any) -> Any:
 def affine_grid(theta: Any, size: Any, align_corners: Any) -> Any:
     """Sampling grid (N, *size[2:], d) of the affine maps theta (N, d, d + 1)."""
     size = tuple(int(s) for s in size)
-    if align_corners is None:
-        warnings.warn(
-            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. "
-            "Please specify align_corners=True if the old behavior is desired. "
-            "See the documentation of grid_sample for details.",
-            UserWarning,
-            stacklevel=3,
-        )
+    _told(align_corners)
     if not theta.is_floating_point():
         raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
     d = len(size) - 2

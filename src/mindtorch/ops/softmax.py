@@ -88,70 +88,36 @@ def log_softmax_backward(g: np.ndarray, y: np.ndarray, dim: int) -> Any:
     return K.log_softmax_backward(g, y, dim)
 
 
-@op(
-    "softmax(T input, int dim, any dtype=None)",
-    ns="torch Tensor",
-    half="native",
-    out=True,
-    grad={"input": lambda g, out, dim, input_dtype: _to_input(softmax_backward(g, out, dim), input_dtype)},
-)
-def softmax(a: np.ndarray, dim: int, dtype: Any) -> Any:
-    """exp(x) / sum(exp(x)) over dim, in dtype when given."""
-    if dtype is None and a.dtype is F32 and -a.ndim <= dim < a.ndim:
-        return K.run(a, dim, False)
-    return _forward("softmax", K.softmax, a, _dim("softmax", dim, a.ndim), dtype)
+def _forms(name: str, kernel: Any, backward: Any, log: bool, formula: str) -> Any:
+    """The rows of ``name``: the torch function and Tensor method, and the nn.functional form whose dim may be left
+    out (``_stacklevel`` is part of torch's signature). Returns the first."""
+
+    def plain(a: np.ndarray, dim: int, dtype: Any) -> Any:
+        if dtype is None and a.dtype is F32 and -a.ndim <= dim < a.ndim:
+            return K.run(a, dim, log)
+        return _forward(name, kernel, a, _dim(name, dim, a.ndim), dtype)
+
+    def functional(a: np.ndarray, dim: int | None, _stacklevel: int, dtype: Any) -> Any:
+        if dtype is None and a.dtype is F32 and dim is not None and -a.ndim <= dim < a.ndim:
+            return K.run(a, dim, log)
+        if dim is None:
+            implicit_dim(name, a.ndim)
+        return _forward(name, kernel, a, _dim(name, dim, a.ndim), dtype)
+
+    def rule(g: Tensor, out: Tensor, dim: int | None, input_dtype: Any) -> Tensor:
+        return _to_input(backward(g, out, _dim(name, dim, out.ndim)), input_dtype)
+
+    plain.__doc__ = f"{formula} over dim, in dtype when given."
+    functional.__doc__ = f"{name} over dim; without dim PyTorch's choice, with its warning."
+    sig = f"{name}(T input, int dim, any dtype=None)"
+    first = op(sig, ns="torch Tensor", half="native", out=True, grad={"input": rule})(plain)
+    sig = f"{name}(T input, int? dim=None, int _stacklevel=3, any dtype=None)"
+    op(sig, ns="F", half="native", grad={"input": rule})(functional)
+    return first
 
 
-@op(
-    "log_softmax(T input, int dim, any dtype=None)",
-    ns="torch Tensor",
-    half="native",
-    out=True,
-    grad={"input": lambda g, out, dim, input_dtype: _to_input(log_softmax_backward(g, out, dim), input_dtype)},
-)
-def log_softmax(a: np.ndarray, dim: int, dtype: Any) -> Any:
-    """x - log(sum(exp(x))) over dim, in dtype when given."""
-    if dtype is None and a.dtype is F32 and -a.ndim <= dim < a.ndim:
-        return K.run(a, dim, True)
-    return _forward("log_softmax", K.log_softmax, a, _dim("log_softmax", dim, a.ndim), dtype)
-
-
-@op(
-    "softmax(T input, int? dim=None, int _stacklevel=3, any dtype=None)",
-    ns="F",
-    half="native",
-    grad={
-        "input": lambda g, out, dim, input_dtype: _to_input(
-            softmax_backward(g, out, _dim("softmax", dim, out.ndim)), input_dtype
-        )
-    },
-)
-def f_softmax(a: np.ndarray, dim: int | None, _stacklevel: int, dtype: Any) -> Any:
-    """softmax over dim; without dim PyTorch's choice, with its warning (``_stacklevel``: torch's signature)."""
-    if dtype is None and a.dtype is F32 and dim is not None and -a.ndim <= dim < a.ndim:
-        return K.run(a, dim, False)
-    if dim is None:
-        implicit_dim("softmax", a.ndim)
-    return _forward("softmax", K.softmax, a, _dim("softmax", dim, a.ndim), dtype)
-
-
-@op(
-    "log_softmax(T input, int? dim=None, int _stacklevel=3, any dtype=None)",
-    ns="F",
-    half="native",
-    grad={
-        "input": lambda g, out, dim, input_dtype: _to_input(
-            log_softmax_backward(g, out, _dim("log_softmax", dim, out.ndim)), input_dtype
-        )
-    },
-)
-def f_log_softmax(a: np.ndarray, dim: int | None, _stacklevel: int, dtype: Any) -> Any:
-    """log_softmax over dim; without dim PyTorch's choice, with its warning (``_stacklevel``: torch's signature)."""
-    if dtype is None and a.dtype is F32 and dim is not None and -a.ndim <= dim < a.ndim:
-        return K.run(a, dim, True)
-    if dim is None:
-        implicit_dim("log_softmax", a.ndim)
-    return _forward("log_softmax", K.log_softmax, a, _dim("log_softmax", dim, a.ndim), dtype)
+softmax = _forms("softmax", K.softmax, softmax_backward, False, "exp(x) / sum(exp(x))")
+log_softmax = _forms("log_softmax", K.log_softmax, log_softmax_backward, True, "x - log(sum(exp(x)))")
 
 
 @composite("softmin(T input, int? dim=None, int _stacklevel=3, any dtype=None)", ns="F")
