@@ -11,7 +11,7 @@ from typing import Any
 
 import mindtorch.torch as torch
 from mindtorch.core.tensor import Tensor
-from mindtorch.engine.mindspore import door
+from mindtorch.engine.mindspore import door, mode
 from mindtorch.ops.exchange import from_mindspore, to_mindspore
 from mindtorch.torch import nn
 
@@ -75,7 +75,8 @@ class CellModule(nn.Module):
 def ModuleCell(module: nn.Module) -> Any:  # noqa: N802 - makes an object of a class that needs MindSpore
     """One of our modules as a MindSpore Cell: its parameters are the Cell's, its derivative is our backward.
 
-    The Cell runs in PyNative mode; ``ms.value_and_grad`` over it gives gradients of inputs and parameters.
+    Called, the Cell runs eagerly, in MindSpore's graph mode too. ``ms.value_and_grad`` over it gives gradients of inputs and
+    parameters in PyNative mode; in graph mode MindSpore refuses to compile it with a TypeError.
     """
     ms = door.load()
     names = [n for n, _ in module.named_parameters()]
@@ -90,6 +91,10 @@ def ModuleCell(module: nn.Module) -> Any:  # noqa: N802 - makes an object of a c
 
         def construct(self, *inputs: Any) -> Any:
             return self.inner(*inputs, *self.params)
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            with mode.eager_cells():
+                return super().__call__(*args, **kwargs)
 
     return Wrapped()
 

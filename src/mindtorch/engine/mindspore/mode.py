@@ -7,10 +7,11 @@ run the same in both modes.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.abc
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -41,6 +42,20 @@ def is_graph() -> bool:
     """Whether the program has set MindSpore's graph mode."""
     instance = getattr(getattr(_context, "_Context", None), "_instance", None)
     return instance is not None and getattr(instance, "_mode", None) == GRAPH
+
+
+@contextlib.contextmanager
+def eager_cells() -> Iterator[None]:
+    """Cells called inside run their Python, in graph mode too; the mode itself, and who listens to it, stay as they are."""
+    instance = getattr(getattr(_context, "_Context", None), "_instance", None)
+    if instance is None or not is_graph():
+        yield
+        return
+    instance._mode = 1
+    try:
+        yield
+    finally:
+        instance._mode = GRAPH
 
 
 def _wrap(module: Any) -> None:
