@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
+import pickle
 import sys
 import traceback
 
@@ -52,8 +54,8 @@ def devices_do_not_mix():
     assert (x * torch.tensor(2.0)).device.type == "npu"
 
 
-def _writes(dev):
-    base = torch.arange(24.0, device=dev).reshape(4, 6)
+def _writes(dev, dtype=torch.float32):
+    base = torch.arange(24, device=dev).to(dtype).reshape(4, 6)
     base[1:3, ::2] = 5
     base[0].add_(1)
     base.t()[2].mul_(3)
@@ -69,8 +71,9 @@ def _writes(dev):
 
 @check
 def writes_through_views():
-    for a, b in zip(_writes("cpu"), _writes("npu")):
-        assert b.device.type == "npu" and torch.equal(a, b.cpu())
+    for d in (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64):
+        for a, b in zip(_writes("cpu", d), _writes("npu", d)):
+            assert b.device.type == "npu" and b.dtype is d and torch.equal(a, b.cpu()), d
 
 
 @check
@@ -295,6 +298,50 @@ def order_of_strides_goes_along():
         assert torch.equal(z.cpu(), y * 2)
     for y in (x.to("npu", memory_format=torch.channels_last), x.npu(memory_format=torch.channels_last), x.npu().half(memory_format=torch.channels_last)):
         assert y.is_contiguous(memory_format=torch.channels_last) and torch.equal(y.cpu().float(), x.half().float() if y.dtype is torch.half else x)
+
+
+@check
+def copies_keep_what_is_shared():
+    net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).to("npu")
+    twin = copy.deepcopy(net)
+    for (k, a), b in zip(net.state_dict().items(), twin.state_dict().values()):
+        assert b.device.type == "npu" and torch.equal(a, b), k
+    with torch.no_grad():
+        twin[0].weight.zero_()
+    assert net[0].weight.abs().sum() > 0 and twin[0].weight.abs().sum() == 0
+    for d in (torch.float32, torch.bfloat16, torch.int64):
+        base = torch.arange(12, device="npu").to(d).reshape(3, 4)
+        a, b = copy.deepcopy([base.t()[1:, ::2], base])
+        b.zero_()
+        assert a.sum() == 0 and base.sum() == 66 and a.stride() == base.t()[1:, ::2].stride()
+    x = pickle.loads(pickle.dumps(torch.arange(3.0, device="npu")))
+    assert x.device.type == "npu" and x.sum() == 3
+
+
+@check
+def draws_follow_the_order_of_memory():
+    x = torch.ones(4, 6)
+    for f in (
+        lambda t: F.dropout(t.t(), 0.5), lambda t: torch.rand_like(t.t()), lambda t: t.t().clone().normal_(), lambda t: t[1:3, ::2].uniform_(),
+        lambda t: nn.MultiheadAttention(6, 2, dropout=0.5).to(t.device)(t, t, t)[0], lambda t: torch.randperm(5, device=t.device, out=torch.empty(5, dtype=torch.int64, device=t.device)),
+    ):  # fmt: skip
+        torch.manual_seed(2)
+        want = f(x.clone())
+        torch.manual_seed(2)
+        torch.testing.assert_close(f(x.to("npu")).cpu(), want, rtol=1e-5, atol=1e-6)
+
+
+@check
+def half_precision_is_rounded_once():
+    torch.manual_seed(0)
+    x, w = torch.randn(16, 8).bfloat16(), torch.randn(8, 8).bfloat16()
+    for f in (F.gelu, lambda t: F.layer_norm(t, (8,)), torch.sigmoid, lambda t: t.softmax(1), lambda t: F.linear(t, w.to(t.device)), lambda t: t.var(1)):
+        a, b = x.clone().requires_grad_(), x.to("npu").requires_grad_()
+        for t in (a, b):
+            f(t).float().square().sum().backward()
+        torch.testing.assert_close(f(b).cpu(), f(a), rtol=1.6e-2, atol=1e-5)
+        assert b.grad.dtype is torch.bfloat16
+        torch.testing.assert_close(b.grad.cpu(), a.grad, rtol=1.6e-2, atol=2e-3)
 
 
 if __name__ == "__main__":

@@ -163,7 +163,11 @@ class UntypedStorage:
         """This storage on ``device``; an accelerator raises as everywhere."""
         log.without_effect("UntypedStorage.to", "copies are made at once", quietly=True, non_blocking=(non_blocking, False))
         dev = available(device)
-        return self if dev == self.device else UntypedStorage(self.array, device=dev)
+        if dev == self.device:
+            return self
+        from mindtorch.core.accelerate import moved
+
+        return UntypedStorage(moved(self.array, dev) if "meta" not in (dev.type, self.device.type) else self.array, device=dev)
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> UntypedStorage:
         """Raises: no such device is present."""
