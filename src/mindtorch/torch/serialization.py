@@ -341,6 +341,8 @@ def _find_in_family(module: str, name: str) -> Any:
     """``module.name`` of torch in mindtorch. A class may live in a shorter module here: parents are tried in turn."""
     if module == "torch._C._nn":  # where PyTorch's own files place some of nn.functional
         module, name = "torch.nn.functional", {"log_sigmoid": "logsigmoid"}.get(name, name)
+    if (module, name) == ("torch.nn.functional", "_threshold"):
+        name = "threshold"
     places = module.replace("torch._C", "torch").split(".")
     while places:
         path = ".".join(places)
@@ -383,7 +385,15 @@ class _SaveHooks(pth.Hooks):
 
 _PICKLED_AS = {
     "mindtorch.core.generator": "torch._C",
+    "mindtorch.core.dtype": "torch",
     "mindtorch.torch.nn.modules.linear_cross_entropy": "torch.nn.modules.loss",
+    **{f"mindtorch.torch.{m}": "torch" for m in ("_constants", "_scalars", "_vmap")},
+    **{f"mindtorch.torch.distributions.{m}": "torch.distributions.transforms" for m in ("_transform", "_vector_transforms")},
+    **{
+        f"mindtorch.torch.distributed.{m}": "torch.distributed"
+        for m in ("channel", "collectives", "group", "objects", "reduction", "store", "work", "world")
+    },
+    **{f"mindtorch.torchvision.transforms.{m}": "torchvision.transforms.transforms" for m in ("base", "colour", "geometry", "modes")},
 }
 """Modules of classes that PyTorch keeps elsewhere."""
 
