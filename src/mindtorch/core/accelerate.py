@@ -55,7 +55,7 @@ if FORCED:
 def on_cpu(row: Any, values: Sequence[Any], raws: list[Any]) -> Any:
     """The MindSpore kernel's result for host arrays, None where the host kernel has to do it."""
     # Workers and forked processes never load MindSpore: the host computes there.
-    if row.kind == "view" or not door.available():
+    if row.kind == "view" or not door.computes_cpu():
         return None
     fn = kernels.find(row.name)
     if fn is None:

@@ -6,6 +6,8 @@ import os
 import threading
 from typing import Any
 
+from mindtorch.engine.mindspore import door
+
 _KNOWN = {"cpu", "cuda", "npu", "meta", "mps", "xpu", "hpu", "mtia", "xla", "privateuseone"}
 
 
@@ -97,7 +99,7 @@ def accelerators() -> dict[str, device]:
     global _accelerators
     if _accelerators is None:
         found: dict[str, device] = {}
-        if os.environ.get("MINDTORCH_NPU_SIM", "") not in ("", "0") or os.path.exists("/dev/davinci_manager"):
+        if os.environ.get("MINDTORCH_NPU_SIM", "") not in ("", "0") or door.driver():
             names = ["npu", *os.environ.get("MINDTORCH_DEVICE_ALIAS", "").replace(",", " ").split()]
             for name in names:
                 kind = device(name).type

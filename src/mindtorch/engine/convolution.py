@@ -57,14 +57,14 @@ def _mindspore(dtype: np.dtype, work: int, kernel: Ints, pads: Ints, groups: int
     from mindtorch.engine.mindspore import door
 
     if chosen == "mindspore":
-        return door.available()
+        return door.computes_cpu()
     if work < MINDSPORE_CALL or kernel == (1, 1) or groups > 1 or num_threads() == 1:
         return False
     if not door.loaded():
         _spent += work
         if _spent < MINDSPORE_LOAD:
             return False
-    return door.available()
+    return door.computes_cpu()
 
 
 def out_size(size: Ints, kernel: Ints, stride: Ints, pads: Ints, dilation: Ints) -> Ints:

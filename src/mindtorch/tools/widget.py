@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from mindtorch.engine.mindspore import door
 from mindtorch.formats.files import atomic_write
 from mindtorch.tools import frameworks
 from mindtorch.tools.graph_precision import precision_tracker
@@ -40,7 +41,7 @@ def load_ms_weight2net(ms_net: Any, weight_file: Any) -> None:
 
     TypeError when ``ms_net`` is no Cell, ValueError when the file is none.
     """
-    import mindspore as ms
+    ms = door.program()
 
     if not isinstance(ms_net, ms.nn.Cell):
         raise TypeError(f"load_ms_weight2net: ms_net must be mindspore.nn.Cell, got {type(ms_net).__name__}")

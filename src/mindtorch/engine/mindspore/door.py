@@ -65,6 +65,30 @@ def available() -> bool:
     return _found
 
 
+def driver() -> bool:
+    """Whether the machine has Ascend's driver."""
+    return os.path.exists("/dev/davinci_manager")
+
+
+def target() -> str:
+    """MindSpore's device target in this process: "Ascend" where its driver is present, unless it is simulated; else "CPU"."""
+    simulated = os.environ.get("MINDTORCH_NPU_SIM", "") not in ("", "0")
+    return "Ascend" if driver() and not simulated else "CPU"
+
+
+def computes_cpu() -> bool:
+    """Whether MindSpore may compute CPU tensors: it is available, and its target is the CPU."""
+    return available() and target() == "CPU"
+
+
+def program() -> ModuleType:
+    """MindSpore as the program itself uses it, for work on the program's own Cells: imported, no setting of it changed.
+
+    ImportError when it is not installed.
+    """
+    return importlib.import_module("mindspore")
+
+
 def loaded() -> bool:
     """Whether MindSpore has been loaded through this door."""
     return _module is not None
@@ -104,14 +128,15 @@ def _import() -> ModuleType:
         import mindspore
 
         try:
-            mindspore.set_device("CPU")
+            mindspore.set_device(target())
             # asynchronous launch costs 10 to 80 times the kernel on few cores
             mindspore.runtime.launch_blocking()
             _blocking = True
         except RuntimeError as error:
             # The program used MindSpore before us: its runtime takes no settings any more, and results are the same.
             log.once(logging.WARNING, f"MindSpore was in use before mindtorch could set blocking launch; its kernels start slower ({error})")
-        _wake(mindspore)
+        if target() == "CPU":
+            _wake(mindspore)
     finally:
         # oneDNN has read it by now; a real PyTorch loaded later in this process must not inherit it
         if ours:

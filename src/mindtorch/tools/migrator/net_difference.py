@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mindtorch.engine.mindspore import door
 from mindtorch.formats import weights
 from mindtorch.tools import frameworks, values
 from mindtorch.tools.convert_tensor import _array_of_mindspore, convert_to_ms_tensor
@@ -161,7 +162,7 @@ def _state(net: Any, frame: str) -> dict[str, np.ndarray]:
 
 def _load(net: Any, frame: str, state: Mapping[str, Any]) -> None:
     if frame == MINDSPORE:
-        import mindspore as ms
+        ms = door.program()
 
         ms.load_param_into_net(net, {k: ms.Parameter(_tensor(ms, np.asarray(v)), name=k) for k, v in state.items()})
     else:
@@ -180,7 +181,7 @@ def _as_tensor(a: np.ndarray, frame: str) -> Any:
 def _run(net: Any, frame: str, case: Sequence[np.ndarray]) -> list[tuple[str, np.ndarray]]:
     """Labelled outputs of one run."""
     if frame == MINDSPORE:
-        import mindspore as ms
+        ms = door.program()
 
         return list(_outputs(net(*[_tensor(ms, a) for a in case])))
     with frameworks.load(frame).no_grad():

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mindtorch.engine.mindspore import door
 from mindtorch.tools import values
 
 MODES = ("npy", "print")
@@ -111,7 +112,7 @@ def _linked(data: Any, label: str, seen: Any) -> Any:
             passed.register_hook(lambda g: seen(label, g))
         return passed
     if _is_mindspore(data):
-        import mindspore as ms
+        ms = door.program()
 
         def through(g: Any) -> Any:
             seen(label, g)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch import log
+from mindtorch.engine.mindspore import door
 from mindtorch.formats import ckpt, pth_arrays, weights
 from mindtorch.formats.files import atomic_write
 from mindtorch.tools import frameworks
@@ -209,7 +210,7 @@ def convert_weight_and_load(weight_map_path: Any, pt_file_path: Any, net: Any) -
     Prints the table of the conversion. Needs MindSpore. TypeError when ``net`` is no Cell; weights that the network
     does not have are named in a warning, as are its parameters that got none.
     """
-    import mindspore as ms
+    ms = door.program()
 
     if not isinstance(net, ms.nn.Cell):
         raise TypeError(f"the parameter 'net' must be mindspore.nn.Cell, got {type(net).__name__}")
@@ -247,7 +248,7 @@ def save_net_and_weight_params(net: Any, path: Any = None, weight_params_filenam
         )
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if cell:
-        import mindspore as ms
+        ms = door.program()
 
         name = weight_params_filename or "mindspore_troubleshooter_create.ckpt"
         ms.save_checkpoint(net, os.path.join(folder, name))
