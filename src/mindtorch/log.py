@@ -15,17 +15,20 @@ _seen: set[tuple[str, int, str]] = set()
 _logger: logging.Logger | None = None
 
 
+def level() -> int:
+    """The level that ``MSA_LOG`` asks for. ValueError when it is not one of 0..4: ``import mindtorch.torch`` asks at once."""
+    value = os.environ.get("MSA_LOG", "2").strip()
+    if value not in _LEVELS:
+        raise ValueError(f"MSA_LOG must be 0 (debug), 1 (info), 2 (warning), 3 (error) or 4 (critical), got {value!r}")
+    return _LEVELS[value]
+
+
 def logger() -> logging.Logger:
     """The logger "MindTorch", made on first use. ValueError when ``MSA_LOG`` is not one of 0..4."""
     global _logger
     if _logger is None:
-        value = os.environ.get("MSA_LOG", "2").strip()
-        if value not in _LEVELS:
-            raise ValueError(
-                f"MSA_LOG must be 0 (debug), 1 (info), 2 (warning), 3 (error) or 4 (critical), got {value!r}"
-            )
         log = logging.getLogger("MindTorch")
-        log.setLevel(_LEVELS[value])
+        log.setLevel(level())
         if not log.handlers:
             handler = logging.StreamHandler()
             handler.setFormatter(logging.Formatter("%(asctime)s [%(name)s %(levelname)s] %(message)s"))

@@ -63,6 +63,9 @@ def versions() -> list[str]:
 
 def lines() -> list[str]:
     """Launch mode, oneDNN, BLAS, threads, devices and warnings, one a line."""
+    found = warnings(os.environ, cores())
+    if any(w.startswith("MSA_LOG=") for w in found):  # importing would refuse it, and nothing could be shown
+        os.environ["MSA_LOG"] = "2"
     import threadpoolctl
 
     import mindtorch.torch as torch  # loads NumPy's BLAS, which is asked below
@@ -80,4 +83,4 @@ def lines() -> list[str]:
         out.append(f"{pool['user_api']:12} {name}, {pool['num_threads']} threads ({os.path.basename(pool['filepath'])})")
     shown = sorted(k for k in os.environ if k in THREADS or k.startswith(("ONEDNN_", "MS_")))
     out += [f"{k}={os.environ[k]}" for k in shown]
-    return out + [f"warning: {w}" for w in warnings(os.environ, cores())]
+    return out + [f"warning: {w}" for w in found]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from mindtorch import log as _log
 from mindtorch import ops as _ops  # noqa: F401 - registers the table
 from mindtorch.core import dtype as _dtype
 from mindtorch.core import modes as _modes
@@ -18,6 +19,8 @@ from mindtorch.core.tensor import Size, Tensor
 from mindtorch.ops.table import SPACES as _SPACES
 from mindtorch.torch import _constants
 from mindtorch.torch._constants import *  # noqa: F403
+
+_log.level()  # a wrong MSA_LOG is refused here, not when the first message is due
 
 __version__ = _constants.__version__
 
