@@ -6,56 +6,13 @@ Starting MindSpore costs seconds per process, so each job makes many checks and 
 from __future__ import annotations
 
 import math
-import os
-import pickle
-import socket
-import subprocess
 import sys
-import time
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-HERE = Path(__file__).parent
-SRC = HERE.parents[1] / "src"
-LIMIT = 300
+from jobs import HERE, job, launch, run
 
 pytest.importorskip("mindspore")
-
-
-def environment(**more: str) -> dict[str, str]:
-    env = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")}
-    env.update(PYTHONPATH=str(SRC), OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", **more)
-    return env
-
-
-def job(size: int, out: Path, ours: bool, parts: list[str]) -> list[dict[str, Any]]:
-    """What every rank saw. Processes are started by hand, with torchrun's variables and nothing else."""
-    out.mkdir()
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    command = [sys.executable, *(["-m", "mindtorch"] if ours else []), str(HERE / "scenario.py"), str(out), *parts]
-    running = []
-    for r in range(size):
-        env = environment(RANK=str(r), WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-        log = open(out / f"{r}.log", "w")  # noqa: SIM115 - closed below
-        running.append((subprocess.Popen(command, env=env, stdout=log, stderr=log), log))
-    end = time.monotonic() + LIMIT
-    try:
-        while any(p.poll() is None for p, _ in running) and not any(p.poll() for p, _ in running) and time.monotonic() < end:
-            time.sleep(0.05)
-        # one that failed leaves the others waiting
-        codes = [p.poll() for p, _ in running]
-    finally:
-        for p, log in running:
-            p.kill()
-            p.wait()
-            log.close()
-    tails = "\n".join((out / f"{r}.log").read_text(errors="replace")[-1500:] for r in range(size) if codes[r] != 0)
-    assert codes == [0] * size, tails
-    return [pickle.loads((out / f"{r}.pkl").read_bytes()) for r in range(size)]
 
 
 def close(a: Any, b: Any, tolerance: float = 1e-5) -> bool:
@@ -117,11 +74,6 @@ def test_two_processes_train_as_one(tmp_path):
         assert close(m["ddp curve"], m["whole batch curve"]) and close(m["ddp weights"], m["whole batch weights"])
 
 
-def launch(*args: str, **more: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mindtorch", "launch", *args]
-    return subprocess.run(command, env=environment(**more), capture_output=True, text=True, timeout=LIMIT)
-
-
 def test_killed_worker_ends_the_job(tmp_path):
     done = launch("--nproc", "2", "--log-dir", str(tmp_path / "logs"), str(HERE / "mortal.py"), "kill", str(tmp_path))
     assert done.returncode == 128 + 9, done.stderr[-2000:]
@@ -155,7 +107,7 @@ def test_spawned_processes_meet_in_a_file(tmp_path):
     script = tmp_path / "spawns.py"
     script.write_text(SPAWNS)
     command = [sys.executable, "-m", "mindtorch", str(script), str(tmp_path / "meet")]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=LIMIT)
+    done = run(command)
     assert done.returncode == 0, done.stderr[-2000:]
     assert {p.name for p in tmp_path.iterdir()} == {"spawns.py", "meet.0", "meet.1"}
 
@@ -178,27 +130,3 @@ def test_status_and_traceback_of_a_failing_worker(tmp_path, how, status):
     assert "rank 2 (process" in done.stderr and f"with status {status}" in done.stderr
     if how == "raise":
         assert "ArithmeticError: rank two has had enough" in done.stderr and "fails.py" in done.stderr
-
-
-def test_interrupt_ends_all(tmp_path):
-    script = tmp_path / "waits.py"
-    script.write_text(
-        "import os, sys, time, pathlib\n"
-        "pathlib.Path(sys.argv[1], os.environ['RANK']).write_text(str(os.getpid()))\ntime.sleep(600)\n"
-    )
-    command = [sys.executable, "-m", "mindtorch", "launch", "--nproc", "2", str(script), str(tmp_path)]
-    p = subprocess.Popen(command, env=environment())
-    try:
-        import signal
-
-        end = time.monotonic() + LIMIT
-        files = [tmp_path / "0", tmp_path / "1"]
-        while not all(f.exists() and f.read_text() for f in files) and time.monotonic() < end:
-            time.sleep(0.05)
-        p.send_signal(signal.SIGINT)
-        assert p.wait(LIMIT) == 130
-        for f in files:
-            with pytest.raises(ProcessLookupError):
-                os.kill(int(f.read_text()), 0)
-    finally:
-        p.kill()
