@@ -189,3 +189,86 @@ def test_observers_are_gone_afterwards():
 def test_user_files():
     assert sources.is_users(__file__) and not sources.is_users(advice.__file__)
     assert not sources.is_users(pytest.__file__) and not sources.is_users("<string>")
+
+
+def certain(old, new, budget=0.0):
+    """In place of measuring: both ways run, and the new one takes half the time."""
+    old(), new()
+    return 1.0, 0.5
+
+
+@pytest.mark.parametrize(("rule", "name"), [("amp", "mixed precision"), ("batch_size", "batch size"), ("graph", "graph mode")])
+def test_rules_that_change_numbers_run_both_ways(monkeypatch, rule, name):
+    from mindtorch.tools.advice import rules_training
+
+    net = mt.nn.Sequential(mt.nn.Linear(8, 8), mt.nn.ReLU())
+    monkeypatch.setattr(rules_training, "pair", certain)
+
+    def body():
+        net(mt.ones(2, 8)).sum().backward()
+
+    found = advice.tune(stepping(body), everything=True)
+    assert found.untried == []
+    hint = rules(found)[name]
+    assert hint.line == body.__code__.co_firstlineno + 1 and os.path.samefile(hint.file, __file__) and hint.text == "net(mt.ones(2, 8)).sum().backward()"
+    assert (hint.before, hint.after) == (1000.0, 500.0 if rule != "batch_size" else 250.0)
+    assert name not in rules(advice.tune(stepping(body)))  # only when asked for
+
+
+def test_print_in_every_step(capsys):
+    import builtins
+    import time
+
+    class Slow:
+        def __str__(self):
+            time.sleep(0.003)
+            return "loss"
+
+    def body():
+        builtins.print(Slow())
+
+    hint = rules(advice.tune(stepping(body)))["print in the step"]
+    assert hint.line == body.__code__.co_firstlineno + 1 and hint.before >= 3 and hint.after == pytest.approx(hint.before / 50)
+    assert "loss" in capsys.readouterr().out
+
+
+def test_tensor_ops_on_a_few_elements_in_a_dataset(monkeypatch):
+    from mindtorch.tools.advice import rules_ops
+
+    monkeypatch.setattr(rules_ops, "pair", certain)
+
+    class Data(mt.utils.data.Dataset):
+        def __len__(self):
+            return 64
+
+        def __getitem__(self, i):
+            x = mt.ones(4)
+            return (x - 0.5) / 0.25
+
+    def run():
+        optimizer = mt.optim.SGD([mt.nn.Parameter(mt.zeros(1))], lr=0.0)
+        for _ in mt.utils.data.DataLoader(Data(), batch_size=4):
+            optimizer.step()
+
+    hint = rules(advice.tune(run))["numpy in transforms"]
+    assert hint.line == Data.__getitem__.__code__.co_firstlineno + 2 and "8 calls on at most 256 elements a batch" in hint.message
+
+
+def test_each_rule_of_the_guide_is_tried():
+    found = advice.tune(stepping(lambda: None), everything=True)
+    assert set(found.tried) == {
+        "power", "item_in_loop", "rows", "printing", "tiny", "repeated_to", "no_grad", "zero_grad", "cat_in_loop", "needless_copy", "attention",
+        "accidental_double", "amp", "workers", "batch_size", "graph", "collate", "checkpoint",
+    }  # fmt: skip
+
+
+def test_nothing_below_three_per_cent():
+    from mindtorch.tools.advice.record import Loop, Step
+    from mindtorch.tools.advice.rules_ops import make
+    from mindtorch.tools.advice.sources import Site
+
+    loop = Loop(None, [Step(i, False, 0.0, 0.0, wall=1.0, cpu=1.0) for i in range(4)])
+    assert loop.seconds == 1.0
+    assert make("x", loop, Site(__file__, 1), "", 0.5, 0.4701) == []
+    (hint,) = make("x", loop, Site(__file__, 1), "", 0.5, 0.47)
+    assert hint.gain == pytest.approx(0.03) and hint.step == 1000.0
