@@ -7,7 +7,6 @@ from typing import Any
 import mindtorch.torch as torch
 from mindtorch.torch.distributions import constraints
 from mindtorch.torch.distributions.distribution import Lazy
-from mindtorch.torch.distributions.utils import broadcast_all
 
 Tensor = Any
 __all__ = ["Binomial"]
@@ -27,14 +26,9 @@ class Binomial(Lazy):
     def __init__(
         self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            self.total_count, self.probs = broadcast_all(total_count, probs)
-        else:
-            self.total_count, self.logits = broadcast_all(total_count, logits)
-        self.total_count = self.total_count.type_as(self._param)
-        super().__init__(self._param.size(), validate_args=validate_args)
+        total_count, param = self._set_either(probs, logits, total_count)
+        self.total_count = total_count.type_as(param)
+        super().__init__(param.size(), validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:  # type: ignore[override]

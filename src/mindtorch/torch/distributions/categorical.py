@@ -6,7 +6,7 @@ from typing import Any
 
 import mindtorch.torch as torch
 from mindtorch.torch.distributions import constraints
-from mindtorch.torch.distributions.distribution import Lazy
+from mindtorch.torch.distributions.distribution import Distribution, Lazy
 
 Tensor = Any
 __all__ = ["Categorical"]
@@ -77,3 +77,38 @@ class Categorical(Lazy):
         values = torch.arange(self._num_events, dtype=torch.long, device=self._param.device)
         values = values.view((-1,) + (1,) * len(self._batch_shape))
         return values.expand((-1,) + self._batch_shape) if expand else values
+
+
+class OverCategorical(Distribution):
+    """Vectors over the categories of ``_categorical``; ``_kept`` names what an expanded one takes over as it is."""
+
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    _categorical: Categorical
+    _kept: tuple[str, ...] = ()
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        new = self.__new__(type(self)) if _instance is None else _instance
+        batch_shape = torch.Size(batch_shape)
+        for name in self._kept:
+            setattr(new, name, getattr(self, name))
+        new._categorical = self._categorical.expand(batch_shape)
+        new._rebuild(self, batch_shape, self.event_shape)
+        return new
+
+    def _new(self, *args: Any, **kwargs: Any) -> Tensor:
+        return self._categorical._new(*args, **kwargs)
+
+    @property
+    def probs(self) -> Tensor:
+        """Probabilities."""
+        return self._categorical.probs
+
+    @property
+    def logits(self) -> Tensor:
+        """Normalised logits."""
+        return self._categorical.logits
+
+    @property
+    def param_shape(self) -> Any:
+        """Shape of the parameter."""
+        return self._categorical.param_shape

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from numbers import Number
 from typing import Any
 
 import mindtorch.torch as torch
 from mindtorch.torch.distributions import constraints
 from mindtorch.torch.distributions.distribution import Params
-from mindtorch.torch.distributions.utils import broadcast_all
+from mindtorch.torch.distributions.utils import batch_shape, broadcast_all
 
 Tensor = Any
 __all__ = ["Cauchy"]
@@ -24,9 +23,8 @@ class Cauchy(Params):
     _params = ("loc", "scale")
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        numbers = isinstance(loc, Number) and isinstance(scale, Number)
         self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(torch.Size() if numbers else self.loc.size(), validate_args=validate_args)
+        super().__init__(batch_shape(self.loc, loc, scale), validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:

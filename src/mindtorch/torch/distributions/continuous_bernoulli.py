@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from numbers import Number
 from typing import Any
 
 import mindtorch.torch as torch
@@ -11,6 +10,7 @@ import mindtorch.torch.nn.functional as F
 from mindtorch.torch.distributions import constraints
 from mindtorch.torch.distributions.distribution import ExponentialFamily, Lazy
 from mindtorch.torch.distributions.utils import (
+    batch_shape,
     broadcast_all,
     clamp_probs,
     lazy_property,
@@ -37,13 +37,12 @@ class ContinuousBernoulli(Lazy, ExponentialFamily):
         lims: tuple[float, float] = (0.499, 0.501),
         validate_args: bool | None = None,
     ) -> None:
-        number = isinstance(probs if probs is not None else logits, Number)
-        param = self._set_either(probs, logits)
+        (param,) = self._set_either(probs, logits)
         if probs is not None:
             self.probs = clamp_probs(self.probs)
             param = self.probs
         self._lims = lims
-        super().__init__(torch.Size() if number else param.size(), validate_args=validate_args)
+        super().__init__(batch_shape(param, probs if probs is not None else logits), validate_args=validate_args)
 
     def _expand_extra(self, new: Any, batch_shape: Any) -> None:
         new._lims = self._lims

@@ -231,16 +231,15 @@ class Lazy(Params):
 
     _binary = True
 
-    def _set_either(self, probs: Any, logits: Any) -> Tensor:
+    def _set_either(self, probs: Any, logits: Any, *others: Any) -> tuple[Tensor, ...]:
+        """Set the one that is given, broadcast with ``others``; returns these and it."""
         from mindtorch.torch.distributions.utils import broadcast_all
 
         if (probs is None) == (logits is None):
             raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            (self.probs,) = broadcast_all(probs)
-            return self.probs
-        (self.logits,) = broadcast_all(logits)
-        return self.logits
+        values = broadcast_all(*others, logits if probs is None else probs)
+        setattr(self, "logits" if probs is None else "probs", values[-1])
+        return values
 
     @property
     def _param(self) -> Tensor:

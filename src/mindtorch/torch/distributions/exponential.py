@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from numbers import Number
 from typing import Any
 
 import mindtorch.torch as torch
 from mindtorch.torch.distributions import constraints
 from mindtorch.torch.distributions.distribution import ExponentialFamily
-from mindtorch.torch.distributions.utils import broadcast_all
+from mindtorch.torch.distributions.utils import batch_shape, broadcast_all
 
 Tensor = Any
 __all__ = ["Exponential"]
@@ -24,9 +23,8 @@ class Exponential(ExponentialFamily):
     _params = ("rate",)
 
     def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
-        number = isinstance(rate, Number)
         (self.rate,) = broadcast_all(rate)
-        super().__init__(torch.Size() if number else self.rate.size(), validate_args=validate_args)
+        super().__init__(batch_shape(self.rate, rate), validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Number
 from typing import Any
 
 import mindtorch.torch as torch
 from mindtorch.torch.distributions import constraints
 from mindtorch.torch.distributions.distribution import Params
 from mindtorch.torch.distributions.gamma import Gamma
-from mindtorch.torch.distributions.utils import broadcast_all
+from mindtorch.torch.distributions.utils import batch_shape, broadcast_all
 
 Tensor = Any
 __all__ = ["FisherSnedecor"]
@@ -24,11 +23,10 @@ class FisherSnedecor(Params):
     _params = ("df1", "df2")
 
     def __init__(self, df1: Any, df2: Any, validate_args: bool | None = None) -> None:
-        numbers = isinstance(df1, Number) and isinstance(df2, Number)
         self.df1, self.df2 = broadcast_all(df1, df2)
         self._gamma1 = Gamma(self.df1 * 0.5, self.df1)
         self._gamma2 = Gamma(self.df2 * 0.5, self.df2)
-        super().__init__(torch.Size() if numbers else self.df1.size(), validate_args=validate_args)
+        super().__init__(batch_shape(self.df1, df1, df2), validate_args=validate_args)
 
     def _expand_extra(self, new: Any, batch_shape: Any) -> None:
         new._gamma1 = self._gamma1.expand(batch_shape)

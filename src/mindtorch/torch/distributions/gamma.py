@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from numbers import Number
 from typing import Any
 
 import mindtorch.torch as torch
 from mindtorch.torch.distributions import constraints
 from mindtorch.torch.distributions.distribution import ExponentialFamily
-from mindtorch.torch.distributions.utils import broadcast_all
+from mindtorch.torch.distributions.utils import batch_shape, broadcast_all
 
 Tensor = Any
 __all__ = ["Gamma"]
@@ -24,9 +23,8 @@ class Gamma(ExponentialFamily):
     _params = ("concentration", "rate")
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
-        numbers = isinstance(concentration, Number) and isinstance(rate, Number)
         self.concentration, self.rate = broadcast_all(concentration, rate)
-        super().__init__(torch.Size() if numbers else self.concentration.size(), validate_args=validate_args)
+        super().__init__(batch_shape(self.concentration, concentration, rate), validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from numbers import Number
 from typing import Any
 
 import mindtorch.torch as torch
 from mindtorch.torch.distributions import constraints
 from mindtorch.torch.distributions.distribution import Params
-from mindtorch.torch.distributions.utils import broadcast_all
+from mindtorch.torch.distributions.utils import batch_shape, broadcast_all
 
 Tensor = Any
 __all__ = ["GeneralizedPareto"]
@@ -23,9 +22,8 @@ class GeneralizedPareto(Params):
     _params = ("loc", "scale", "concentration")
 
     def __init__(self, loc: Any, scale: Any, concentration: Any, validate_args: bool | None = None) -> None:
-        numbers = all(isinstance(v, Number) for v in (loc, scale, concentration))
         self.loc, self.scale, self.concentration = broadcast_all(loc, scale, concentration)
-        super().__init__(torch.Size() if numbers else self.loc.size(), validate_args=validate_args)
+        super().__init__(batch_shape(self.loc, loc, scale, concentration), validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:  # type: ignore[override]

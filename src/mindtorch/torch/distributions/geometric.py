@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Number
 from typing import Any
 
 import mindtorch.torch as torch
 import mindtorch.torch.nn.functional as F
 from mindtorch.torch.distributions import constraints
 from mindtorch.torch.distributions.distribution import Lazy
-from mindtorch.torch.distributions.utils import broadcast_all
+from mindtorch.torch.distributions.utils import batch_shape, broadcast_all
 
 Tensor = Any
 __all__ = ["Geometric"]
@@ -23,9 +22,8 @@ class Geometric(Lazy):
     _params = ("probs", "logits")
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        number = isinstance(probs if probs is not None else logits, Number)
-        param = self._set_either(probs, logits)
-        super().__init__(torch.Size() if number else param.size(), validate_args=validate_args)
+        (param,) = self._set_either(probs, logits)
+        super().__init__(batch_shape(param, probs if probs is not None else logits), validate_args=validate_args)
         if self._validate_args and probs is not None:
             ok = self.probs > 0
             if not bool(ok.all()):

@@ -6,23 +6,16 @@ import math
 from typing import Any
 
 import mindtorch.torch as torch
-from mindtorch.torch.distributions import constraints
+from mindtorch.torch.distributions._half import Half
 from mindtorch.torch.distributions.cauchy import Cauchy
-from mindtorch.torch.distributions.transformed_distribution import (
-    TransformedDistribution,
-)
 from mindtorch.torch.distributions.transforms import AbsTransform
 
 Tensor = Any
 __all__ = ["HalfCauchy"]
 
 
-class HalfCauchy(TransformedDistribution):
+class HalfCauchy(Half):
     """|X| of a Cauchy with median 0 and half width ``scale``."""
-
-    arg_constraints = {"scale": constraints.positive}
-    support = constraints.nonnegative
-    has_rsample = True
 
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
         super().__init__(Cauchy(0, scale, validate_args=False), AbsTransform(), validate_args=validate_args)
@@ -31,17 +24,8 @@ class HalfCauchy(TransformedDistribution):
         return super().expand(batch_shape, self._get_checked_instance(HalfCauchy, _instance))
 
     @property
-    def scale(self) -> Tensor:
-        """Half width."""
-        return self.base_dist.scale
-
-    @property
     def mean(self) -> Tensor:
         return torch.full(self._extended_shape(), math.inf, dtype=self.scale.dtype, device=self.scale.device)
-
-    @property
-    def mode(self) -> Tensor:
-        return torch.zeros_like(self.scale)
 
     @property
     def variance(self) -> Tensor:
@@ -52,13 +36,3 @@ class HalfCauchy(TransformedDistribution):
         value = torch.as_tensor(value, dtype=self.base_dist.scale.dtype, device=self.base_dist.scale.device)
         log_prob = self.base_dist.log_prob(value) + math.log(2)
         return torch.where(value >= 0, log_prob, -float("inf"))
-
-    def cdf(self, value: Tensor) -> Tensor:
-        self._validated(value)
-        return 2 * self.base_dist.cdf(value) - 1
-
-    def icdf(self, prob: Tensor) -> Tensor:
-        return self.base_dist.icdf((prob + 1) / 2)
-
-    def entropy(self) -> Tensor:
-        return self.base_dist.entropy() - math.log(2)

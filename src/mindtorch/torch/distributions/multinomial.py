@@ -7,18 +7,17 @@ from typing import Any
 import mindtorch.torch as torch
 from mindtorch.torch.distributions import constraints
 from mindtorch.torch.distributions.binomial import Binomial
-from mindtorch.torch.distributions.categorical import Categorical
-from mindtorch.torch.distributions.distribution import Distribution
+from mindtorch.torch.distributions.categorical import Categorical, OverCategorical
 from mindtorch.torch.distributions.utils import broadcast_all
 
 Tensor = Any
 __all__ = ["Multinomial"]
 
 
-class Multinomial(Distribution):
+class Multinomial(OverCategorical):
     """Counts of K categories in ``total_count`` draws, probabilities or logits in the last dimension."""
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    _kept = ("total_count",)
     total_count: int
 
     def __init__(
@@ -32,36 +31,14 @@ class Multinomial(Distribution):
         super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self.__new__(type(self)) if _instance is None else _instance
-        batch_shape = torch.Size(batch_shape)
-        new.total_count = self.total_count
-        new._categorical = self._categorical.expand(batch_shape)
-        new._binomial = self._binomial.expand(batch_shape + self.event_shape)
-        new._rebuild(self, batch_shape, self.event_shape)
+        new = super().expand(batch_shape, _instance)
+        new._binomial = self._binomial.expand(torch.Size(batch_shape) + self.event_shape)
         return new
-
-    def _new(self, *args: Any, **kwargs: Any) -> Tensor:
-        return self._categorical._new(*args, **kwargs)
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Any:  # type: ignore[override]
         """Counts that sum to total_count at most."""
         return constraints.multinomial(self.total_count)
-
-    @property
-    def probs(self) -> Tensor:
-        """Probabilities."""
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Tensor:
-        """Normalised logits."""
-        return self._categorical.logits
-
-    @property
-    def param_shape(self) -> Any:
-        """Shape of the parameter."""
-        return self._categorical.param_shape
 
     @property
     def mean(self) -> Tensor:

@@ -9,7 +9,7 @@ import mindtorch.torch.nn.functional as F
 from mindtorch.torch.distributions import constraints
 from mindtorch.torch.distributions.distribution import Lazy
 from mindtorch.torch.distributions.gamma import Gamma
-from mindtorch.torch.distributions.utils import broadcast_all, lazy_property
+from mindtorch.torch.distributions.utils import lazy_property
 
 Tensor = Any
 __all__ = ["NegativeBinomial"]
@@ -29,14 +29,9 @@ class NegativeBinomial(Lazy):
     def __init__(
         self, total_count: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            self.total_count, self.probs = broadcast_all(total_count, probs)
-        else:
-            self.total_count, self.logits = broadcast_all(total_count, logits)
-        self.total_count = self.total_count.type_as(self._param)
-        super().__init__(self._param.size(), validate_args=validate_args)
+        total_count, param = self._set_either(probs, logits, total_count)
+        self.total_count = total_count.type_as(param)
+        super().__init__(param.size(), validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:

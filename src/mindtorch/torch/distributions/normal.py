@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from numbers import Number
 from typing import Any
 
 import mindtorch.torch as torch
@@ -11,6 +10,7 @@ from mindtorch.torch.distributions import constraints
 from mindtorch.torch.distributions.distribution import ExponentialFamily
 from mindtorch.torch.distributions.utils import (
     LOG_SQRT_2PI,
+    batch_shape,
     broadcast_all,
     standard_normal,
 )
@@ -29,9 +29,8 @@ class Normal(ExponentialFamily):
     _params = ("loc", "scale")
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        numbers = isinstance(loc, Number) and isinstance(scale, Number)
         self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(torch.Size() if numbers else self.loc.size(), validate_args=validate_args)
+        super().__init__(batch_shape(self.loc, loc, scale), validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:

@@ -7,17 +7,15 @@ from typing import Any
 import mindtorch.torch as torch
 import mindtorch.torch.nn.functional as F
 from mindtorch.torch.distributions import constraints
-from mindtorch.torch.distributions.categorical import Categorical
-from mindtorch.torch.distributions.distribution import Distribution
+from mindtorch.torch.distributions.categorical import Categorical, OverCategorical
 
 Tensor = Any
 __all__ = ["OneHotCategorical", "OneHotCategoricalStraightThrough"]
 
 
-class OneHotCategorical(Distribution):
+class OneHotCategorical(OverCategorical):
     """One-hot vectors of length K with probabilities or logits in the last dimension."""
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support = constraints.one_hot
     has_enumerate_support = True
 
@@ -25,34 +23,9 @@ class OneHotCategorical(Distribution):
         self._categorical = Categorical(probs, logits)
         super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self.__new__(type(self)) if _instance is None else _instance
-        batch_shape = torch.Size(batch_shape)
-        new._categorical = self._categorical.expand(batch_shape)
-        new._rebuild(self, batch_shape, self.event_shape)
-        return new
-
-    def _new(self, *args: Any, **kwargs: Any) -> Tensor:
-        return self._categorical._new(*args, **kwargs)
-
     @property
     def _param(self) -> Tensor:
         return self._categorical._param
-
-    @property
-    def probs(self) -> Tensor:
-        """Probabilities."""
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Tensor:
-        """Normalised logits."""
-        return self._categorical.logits
-
-    @property
-    def param_shape(self) -> Any:
-        """Shape of the parameter."""
-        return self._categorical.param_shape
 
     @property
     def mean(self) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Number
 from typing import Any
 
 import mindtorch.torch as torch
@@ -12,7 +11,7 @@ from mindtorch.torch.distributions.transformed_distribution import (
     TransformedDistribution,
 )
 from mindtorch.torch.distributions.transforms import SigmoidTransform
-from mindtorch.torch.distributions.utils import broadcast_all, clamp_probs
+from mindtorch.torch.distributions.utils import batch_shape, broadcast_all, clamp_probs
 
 Tensor = Any
 __all__ = ["LogitRelaxedBernoulli", "RelaxedBernoulli"]
@@ -29,9 +28,8 @@ class LogitRelaxedBernoulli(Lazy):
         self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
         self.temperature = temperature
-        number = isinstance(probs if probs is not None else logits, Number)
-        param = self._set_either(probs, logits)
-        super().__init__(torch.Size() if number else param.size(), validate_args=validate_args)
+        (param,) = self._set_either(probs, logits)
+        super().__init__(batch_shape(param, probs if probs is not None else logits), validate_args=validate_args)
 
     def _expand_extra(self, new: Any, batch_shape: Any) -> None:
         new.temperature = self.temperature
@@ -49,21 +47,10 @@ class LogitRelaxedBernoulli(Lazy):
         return self.temperature.log() + diff - 2 * diff.exp().log1p()
 
 
-class RelaxedBernoulli(TransformedDistribution):
-    """Numbers in (0, 1) that approach Bernoulli samples as ``temperature`` falls."""
+class Relaxed(TransformedDistribution):
+    """A relaxed distribution of its logarithms or logits."""
 
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
-    support = constraints.unit_interval
     has_rsample = True
-
-    def __init__(
-        self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
-    ) -> None:
-        base = LogitRelaxedBernoulli(temperature, probs, logits)
-        super().__init__(base, SigmoidTransform(), validate_args=validate_args)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        return super().expand(batch_shape, self._get_checked_instance(RelaxedBernoulli, _instance))
 
     @property
     def temperature(self) -> Tensor:
@@ -79,3 +66,19 @@ class RelaxedBernoulli(TransformedDistribution):
     def probs(self) -> Tensor:
         """Probabilities."""
         return self.base_dist.probs
+
+
+class RelaxedBernoulli(Relaxed):
+    """Numbers in (0, 1) that approach Bernoulli samples as ``temperature`` falls."""
+
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    support = constraints.unit_interval
+
+    def __init__(
+        self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        base = LogitRelaxedBernoulli(temperature, probs, logits)
+        super().__init__(base, SigmoidTransform(), validate_args=validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        return super().expand(batch_shape, self._get_checked_instance(RelaxedBernoulli, _instance))

@@ -6,11 +6,8 @@ from typing import Any
 
 import mindtorch.torch as torch
 from mindtorch.torch.distributions import constraints
-from mindtorch.torch.distributions.categorical import Categorical
-from mindtorch.torch.distributions.distribution import Distribution
-from mindtorch.torch.distributions.transformed_distribution import (
-    TransformedDistribution,
-)
+from mindtorch.torch.distributions.categorical import Categorical, OverCategorical
+from mindtorch.torch.distributions.relaxed_bernoulli import Relaxed
 from mindtorch.torch.distributions.transforms import ExpTransform
 from mindtorch.torch.distributions.utils import broadcast_all, clamp_probs
 
@@ -18,10 +15,10 @@ Tensor = Any
 __all__ = ["ExpRelaxedCategorical", "RelaxedOneHotCategorical"]
 
 
-class ExpRelaxedCategorical(Distribution):
+class ExpRelaxedCategorical(OverCategorical):
     """Logarithms of relaxed one-hot samples at ``temperature`` (Maddison et al. 2017)."""
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    _kept = ("temperature",)
     support = constraints.real_vector
     has_rsample = True
 
@@ -31,29 +28,6 @@ class ExpRelaxedCategorical(Distribution):
         self._categorical = Categorical(probs, logits)
         self.temperature = temperature
         super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self.__new__(type(self)) if _instance is None else _instance
-        batch_shape = torch.Size(batch_shape)
-        new.temperature = self.temperature
-        new._categorical = self._categorical.expand(batch_shape)
-        new._rebuild(self, batch_shape, self.event_shape)
-        return new
-
-    @property
-    def param_shape(self) -> Any:
-        """Shape of the parameter."""
-        return self._categorical.param_shape
-
-    @property
-    def logits(self) -> Tensor:
-        """Normalised logits."""
-        return self._categorical.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """Probabilities."""
-        return self._categorical.probs
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         u = clamp_probs(
@@ -72,12 +46,11 @@ class ExpRelaxedCategorical(Distribution):
         return (score - score.logsumexp(dim=-1, keepdim=True)).sum(-1) + scale
 
 
-class RelaxedOneHotCategorical(TransformedDistribution):
+class RelaxedOneHotCategorical(Relaxed):
     """Points of the simplex that approach one-hot samples as ``temperature`` falls."""
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support = constraints.simplex
-    has_rsample = True
 
     def __init__(
         self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
@@ -87,18 +60,3 @@ class RelaxedOneHotCategorical(TransformedDistribution):
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         return super().expand(batch_shape, self._get_checked_instance(RelaxedOneHotCategorical, _instance))
-
-    @property
-    def temperature(self) -> Tensor:
-        """Temperature."""
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Tensor:
-        """Normalised logits."""
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """Probabilities."""
-        return self.base_dist.probs

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from numbers import Number
 from typing import Any
 
 import mindtorch.torch as torch
 from mindtorch.torch.distributions import constraints
 from mindtorch.torch.distributions.distribution import Params
-from mindtorch.torch.distributions.utils import broadcast_all
+from mindtorch.torch.distributions.utils import batch_shape, broadcast_all
 
 Tensor = Any
 __all__ = ["Uniform"]
@@ -26,9 +25,8 @@ class Uniform(Params):
         return {"low": constraints.less_than(self.high), "high": constraints.greater_than(self.low)}
 
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
-        numbers = isinstance(low, Number) and isinstance(high, Number)
         self.low, self.high = broadcast_all(low, high)
-        super().__init__(torch.Size() if numbers else self.low.size(), validate_args=validate_args)
+        super().__init__(batch_shape(self.low, low, high), validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:  # type: ignore[override]

@@ -34,6 +34,11 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
     return tuple(torch.broadcast_tensors(*values))
 
 
+def batch_shape(parameter: Tensor, *given: Any) -> Any:
+    """The shape of a batch of distributions with this (broadcast) parameter: () where only numbers were given."""
+    return torch.Size() if all(isinstance(v, Number) for v in given) else parameter.size()
+
+
 def standard_normal(shape: Any, dtype: Any, device: Any = None) -> Tensor:
     """Standard normals drawn as PyTorch's distributions draw them."""
     return torch.normal(torch.zeros(shape, dtype=dtype, device=device), torch.ones(shape, dtype=dtype, device=device))
