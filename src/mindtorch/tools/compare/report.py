@@ -10,7 +10,7 @@ import numpy as np
 
 from mindtorch.tools.appending import replace
 from mindtorch.tools.compare.comparison import Comparison, StepResult
-from mindtorch.tools.compare.rows import Seen, apart
+from mindtorch.tools.compare.rows import Seen, apart, grad_floor
 from mindtorch.tools.compare.tables import Row
 
 BINS = (-9, -8, -7, -6, -5, -4, -3, -2, -1, 0, 1)
@@ -68,7 +68,7 @@ class _Data:
         a, b = seen.pair
         why = ""
         if r is not None and m is not None:
-            floor = 1e-7 * s.rows.grad_scale if role == "gradient" else 2e-6 * m.scale
+            floor = grad_floor(r, s.rows.grad_scale) if role == "gradient" else 2e-6 * m.scale
             why = apart(m, floor, s.rows.tolerance, r.a, r.b)
         status = "missing" if not seen.both else "differs" if why else "agrees"
         hist = None

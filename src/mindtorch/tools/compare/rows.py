@@ -117,6 +117,16 @@ def _size(r: Row) -> float:
     return max(tops, default=0.0)
 
 
+def grad_floor(r: Row, largest: float) -> float:
+    """Difference of a gradient that is rounding beside the largest gradient of the step.
+
+    Gradients that are themselves nothing beside it (behind a normalisation that takes them away) carry the rounding of all
+    layers before them.
+    """
+    small = r.measured is not None and r.measured.scale < 1e-4 * largest
+    return (1e-6 if small else 1e-7) * largest
+
+
 def dtype_word(text: str) -> str:
     """dtypes of all frameworks in one spelling."""
     return text.removeprefix("torch.").lower()
