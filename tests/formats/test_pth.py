@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import types
 import zipfile
 from collections import OrderedDict
 
@@ -393,3 +394,42 @@ def test_other_picklers_change_nothing():
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
     assert done.stdout == "untouched\n", done.stderr
+
+
+class LambdaPickler(pickle._Pickler):
+    """A pickler in Python that takes functions without a name, as dill's does."""
+
+    dispatch = dict(pickle._Pickler.dispatch)
+
+    def save_lambda(self, obj):
+        if obj.__name__ != "<lambda>":
+            return self.save_global(obj)
+        return self.save_reduce(eval, ("lambda x: x + 1",), obj=obj)
+
+    dispatch[type(lambda: 0)] = save_lambda
+
+
+def test_another_pickler():
+    module = types.ModuleType("other_pickle")
+    module.__dict__.update(vars(pickle), Pickler=LambdaPickler)
+    out = io.BytesIO()
+    mt.save({"f": lambda x: x + 1, "n": mt.nn.Linear(1, 2), "g": mt.nn.functional.gelu, "d": OrderedDict}, out, pickle_module=module)
+    for t in (mt, torch):
+        got = t.load(io.BytesIO(out.getvalue()), pickle_module=module, weights_only=False)
+        assert got["f"](1) == 2 and type(got["n"]) is t.nn.Linear and got["d"] is OrderedDict
+        assert got["g"].__name__ == "gelu"
+    with pytest.raises(TypeError, match="cannot use"):
+        mt.save({}, out, pickle_module=types.SimpleNamespace(Pickler=object))
+
+
+def test_objects_nested_as_deeply_as_pytorch_takes():
+    obj, net = [], mt.nn.Identity()
+    for _ in range(450):
+        obj = [obj]
+    for _ in range(150):
+        net = mt.nn.Sequential(net)
+    out = io.BytesIO()
+    before = sys.getrecursionlimit()
+    mt.save([obj, net], out)
+    torch.save(obj, io.BytesIO())
+    assert sys.getrecursionlimit() == before and len(mt.load(io.BytesIO(out.getvalue()), weights_only=False)) == 2

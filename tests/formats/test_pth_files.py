@@ -169,8 +169,11 @@ def test_float8_is_raw():
 
 def test_quantized_tensors_are_refused_clearly():
     q = torch.quantize_per_tensor(torch.ones(3), 0.1, 10, torch.quint8)
-    with pytest.raises((RuntimeError, pickle.UnpicklingError), match="quantized|quint8|QUInt8|qscheme|per_tensor"):
-        mt.load(theirs(q))
+    half = torch.ones(2, dtype=torch.complex32)
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+    for tensor, match in ((q, r"quantized.*dequantize\(\)"), (half, "complex32.*complex64"), (nested, r"nested.*unbind\(\)")):
+        with pytest.raises((RuntimeError, pickle.UnpicklingError), match=match):
+            mt.load(theirs(tensor))
     assert pth.load_arrays(theirs(q))["int_repr"].tolist() == q.int_repr().tolist()
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import sys
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -31,17 +33,35 @@ def _dump(obj: Any, stream: Any, protocol: int, hooks: Hooks, pid_of: Any, pickl
     if base is pickle.Pickler:
         pickler: Any = NamingPickler(stream, protocol, hooks.rename, persistent)
     elif issubclass(base, pickle._Pickler):  # type: ignore[attr-defined]
-        kind = type("NamingPickler", (NamingPickler, base), {"dispatch": {**base.dispatch, **_OURS}})
+        kind = type("NamingPickler", (NamingPickler, base), {"dispatch": _table_over(base)})
         pickler = kind(stream, protocol, hooks.rename, persistent)
     else:
         raise TypeError(
             f"torch.save cannot use {base!r}: pickle_module must be the standard pickle or have a Pickler in Python "
             "(a subclass of pickle._Pickler, as dill has)"
         )
-    pickler.dump(obj)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(2 * limit)  # a pickler in Python takes more of it for each object than PyTorch's, which is in C
+    try:
+        pickler.dump(obj)
+    finally:
+        sys.setrecursionlimit(limit)
 
 
-_OURS = {k: v for k, v in NamingPickler.dispatch.items() if v is not pickle._Pickler.dispatch.get(k)}  # type: ignore[attr-defined]
+def _table_over(base: Any) -> dict[Any, Any]:
+    """The table of another module's pickler, with the classes and functions that have a name of their own in files."""
+
+    def named_first(theirs: Any) -> Any:
+        def save(pickler: Any, obj: Any) -> None:
+            module = getattr(obj, "__module__", None) or ""
+            (theirs if pickler.rename(module) == module else NamingPickler.save_global)(pickler, obj)
+
+        return save
+
+    table = {**base.dispatch, Global: NamingPickler.save_marker}
+    for kind in (FunctionType, type):
+        table[kind] = named_first(table[kind])
+    return table
 
 
 def _write_zip(

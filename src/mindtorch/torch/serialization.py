@@ -108,6 +108,16 @@ def _rebuild_from_type_safely(func: Any, new_type: Any, args: Any, state: Any) -
     return _utils._rebuild_from_type_v2(func, new_type, args, state)
 
 
+_ABSENT = {
+    **dict.fromkeys(
+        ("_rebuild_qtensor", "QInt8Storage", "QUInt8Storage", "QInt32Storage", "QUInt4x2Storage", "QUInt2x4Storage"),
+        "a quantized tensor, which mindtorch does not have: save tensor.dequantize() in PyTorch",
+    ),
+    "complex32": "a tensor of torch.complex32, which mindtorch does not have: save it as complex64 in PyTorch",
+    "_rebuild_njt": "a nested tensor, which mindtorch does not have: save the list tensor.unbind() in PyTorch",
+}
+"""What PyTorch's files may name that no permission can make loadable."""
+
 _user_globals: list[Any] = []
 
 
@@ -267,6 +277,8 @@ class _LoadHooks(pth.Hooks):
             return _rebuild_from_type_safely
         if got is None:
             got = self._find_old(module, name)
+        if got is None and public.partition(".")[0] == "torch" and name in _ABSENT:
+            raise pickle.UnpicklingError(f"the file holds {_ABSENT[name]}")
         if got is None:
             raise pickle.UnpicklingError(_REFUSED.format(f"{public}.{name}".removeprefix("builtins.")))
         return got
