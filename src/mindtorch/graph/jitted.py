@@ -222,7 +222,7 @@ def _jitted(program: Program, steps: list[Step], fns: list[Callable[..., Any]], 
 def part(program: Program, steps: list[Step], given: list[int], made: list[int]) -> Program:
     """A program of some of the steps."""
     p = copy.copy(program)
-    p.steps, p.given, p.results, p.kept = steps, given, made, []
+    p.steps, p.given, p.results, p.kept, p.effects = steps, given, made, [], False
     return p
 
 
