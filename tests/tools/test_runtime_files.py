@@ -117,3 +117,27 @@ def test_profile_runtime_runs_a_script(tmp_path):
         rows = list(csv.DictReader(f))
     assert {r["phase"] for r in rows} >= {"forward", "backward"} and len({r["step"] for r in rows}) >= 3
     assert json.loads((tmp_path / "out" / "runtime.json").read_text())["traceEvents"]
+
+
+def test_the_guides_own_calls_in_a_script(tmp_path):
+    """MS_ENABLE_RUNTIME_PROFILER=1, start at the first batch, end and exit() at a later one: three files, which are read."""
+    (tmp_path / "train.py").write_text(
+        "import torch\nfrom torch import nn\n"
+        "from mindspore._c_expression import _framework_profiler_step_start\n"
+        "from mindspore._c_expression import _framework_profiler_step_end\n"
+        "net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4))\n"
+        "optimizer = torch.optim.SGD(net.parameters(), lr=0.01)\n"
+        "loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(40, 8)), batch_size=4)\n"
+        "for i, (x,) in enumerate(loader):\n"
+        "    if i == 0:\n        _framework_profiler_step_start()\n"
+        "    loss = net(x).mean()\n    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n"
+        "    if i == 3:\n        _framework_profiler_step_end()\n        exit()\n"
+    )
+    src = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "src")
+    env = {**os.environ, "PYTHONPATH": src, "OMP_NUM_THREADS": "1", "MINDTORCH_KERNELS": "mindspore", "MS_ENABLE_RUNTIME_PROFILER": "1"}
+    done = subprocess.run([sys.executable, "-m", "mindtorch", "train.py"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    ((summary, detail, trace),) = files.find(str(tmp_path))
+    got = files.summarise(files.read_detail(detail), files.read_summary(summary))
+    assert got.step_total > 0 and got.ops and files.read_json(trace)
+    assert [name for name in os.listdir(tmp_path) if name.startswith(("rank", "Runtime"))]
