@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mindtorch.formats.pth_pickle import SafeUnpickler, UnknownGlobal
-from mindtorch.formats.pth_storage import STORAGE_TYPES, StorageData, strided, type_name
+from mindtorch.formats.pth_storage import STORAGE_TYPES, StorageData, as_text, strided, type_name
 from mindtorch.formats.pth_zip import read_into
 
 MAGIC = 0x1950A86A20F9469CFC6C
@@ -91,14 +91,14 @@ class _Storages:
         """Learn of a storage; its memory is made when all sizes are known to fit into the file."""
         if not isinstance(pid, tuple) or not pid:
             raise pickle.UnpicklingError("the file is corrupted: a persistent id is no tuple")
-        kind = _text(pid[0])
+        kind = as_text(pid[0])
         if kind == "module" and len(pid) > 1:
             return pid[1]
         if kind != "storage" or len(pid) != 6:
             raise pickle.UnpicklingError("the file is corrupted: it has an unknown persistent id")
         _, cls, key, location, count, view = pid
         name = type_name(cls)
-        root = StorageData(name, np.empty(0, np.uint8), _text(location), _text(key))
+        root = StorageData(name, np.empty(0, np.uint8), as_text(location), as_text(key))
         known = self.roots.setdefault(root.key, root)
         if known.name != name:
             raise pickle.UnpicklingError(f"the file is corrupted: storage {root.key} is both {known.name} and {name}")
@@ -114,25 +114,21 @@ class _Storages:
 
     def answer(self, pid: Any) -> Any:
         """What the pickle gets for a persistent id that `note` has seen."""
-        if _text(pid[0]) == "module":
+        if as_text(pid[0]) == "module":
             return pid[1]
-        root, view = self.roots[_text(pid[2])], pid[5]
+        root, view = self.roots[as_text(pid[2])], pid[5]
         part = root if view is None else _part(root, *view)
         if part.key not in self.made:
             self.made[part.key] = self.make(part)
         return self.made[part.key]
 
 
-def _text(value: Any) -> str:
-    return value.decode("ascii", "replace") if isinstance(value, bytes) else str(value)[:1000]
-
-
 def _part(root: StorageData, key: Any, offset: Any, length: Any) -> StorageData:
     """A storage that is a stretch of another one."""
     step = root.dtype.itemsize
     if offset < 0 or length < 0 or (offset + length) * step > root.data.nbytes:
-        raise RuntimeError(f"the checkpoint is corrupted: view {_text(key)} leaves its storage")
-    return StorageData(root.name, root.data[offset * step : (offset + length) * step], root.location, _text(key))
+        raise RuntimeError(f"the checkpoint is corrupted: view {as_text(key)} leaves its storage")
+    return StorageData(root.name, root.data[offset * step : (offset + length) * step], root.location, as_text(key))
 
 
 def read_stream(file: Any, unpickle: Unpickle, make: Callable[[StorageData], Any]) -> Any:
@@ -154,9 +150,9 @@ def read_stream(file: Any, unpickle: Unpickle, make: Callable[[StorageData], Any
         _outline(file, storages.note)
         filled = set()
         for key in _plain(file, "list of storages", list):
-            root = storages.roots.get(_text(key))
+            root = storages.roots.get(as_text(key))
             if root is None or root.key in filled:
-                raise RuntimeError(f"the checkpoint is corrupted: it stores {_text(key)} twice, or for nothing")
+                raise RuntimeError(f"the checkpoint is corrupted: it stores {as_text(key)} twice, or for nothing")
             _fill(file, root.data, root.dtype.itemsize, root.key)
             filled.add(root.key)
         missing = sorted(storages.roots.keys() - filled)
@@ -256,7 +252,7 @@ def _tar_storages(stream: Any) -> dict[Any, StorageData]:
     limit = len(stream.getbuffer())
     for _ in range(_plain(stream, "number of storages", int)):
         key, location, cls = _plain(stream, "storage", tuple)
-        root = StorageData(type_name(cls), np.empty(0, np.uint8), _text(location), _text(key))
+        root = StorageData(type_name(cls), np.empty(0, np.uint8), as_text(location), as_text(key))
         size = struct.unpack("<q", _exactly(stream, 8))[0] * root.dtype.itemsize
         if not 0 <= size <= limit:
             raise RuntimeError(f"the checkpoint is truncated: storage {root.key} is larger than the file")

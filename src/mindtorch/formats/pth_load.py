@@ -16,7 +16,7 @@ from mindtorch.formats import pth_legacy
 from mindtorch.formats.files import opened
 from mindtorch.formats.pth_hooks import Hooks
 from mindtorch.formats.pth_pickle import Global, SafeUnpickler, modern_name
-from mindtorch.formats.pth_storage import DTYPES, RAW_DTYPES, STORAGE_TYPES, StorageData, type_name
+from mindtorch.formats.pth_storage import DTYPES, RAW_DTYPES, STORAGE_TYPES, StorageData, as_text, type_name
 from mindtorch.formats.pth_zip import ZipReader
 
 
@@ -95,7 +95,7 @@ def _load_zip(zf: ZipReader, hooks: Hooks, unpickle: Any, mmap: bool, endian: st
     def persistent(pid: Any) -> Any:
         if not isinstance(pid, tuple) or len(pid) < 5 or pid[0] not in ("storage", b"storage"):
             raise pickle.UnpicklingError("the file is corrupted: it has an unknown persistent id")
-        key, location, name, count = _text(pid[2]), _text(pid[3]), type_name(pid[1]), pid[4]
+        key, location, name, count = as_text(pid[2]), as_text(pid[3]), type_name(pid[1]), pid[4]
         if not isinstance(count, int) or count < 0:
             raise pickle.UnpicklingError(f"the file is corrupted: storage {key} has a size that is none")
         if key not in made:
@@ -122,17 +122,11 @@ def _untyped_widths(text: bytes) -> dict[str, set[int]]:
         return note if name == "_rebuild_tensor_v3" else pth_legacy.named(module, name)
 
     def storage(pid: Any) -> Any:
-        return _text(pid[2]) if isinstance(pid, tuple) and len(pid) > 2 else None
+        return as_text(pid[2]) if isinstance(pid, tuple) and len(pid) > 2 else None
 
     if b"UntypedStorage" in text:
         SafeUnpickler(text, find, storage, encoding="bytes").load()
     return widths
-
-
-def _text(value: Any) -> str:
-    if type(value) is str and len(value) < 1000:
-        return value
-    return value.decode("ascii", "replace") if isinstance(value, bytes) else str(value)[:1000]
 
 
 def _expect(name: str, data: np.ndarray, count: Any, key: str) -> None:

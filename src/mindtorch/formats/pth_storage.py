@@ -88,6 +88,13 @@ class StorageData:
         return self.data.nbytes // self.dtype.itemsize
 
 
+def as_text(value: Any) -> str:
+    """A key or location of a file as text: old files have bytes there, hostile ones anything."""
+    if type(value) is str and len(value) < 1000:
+        return value
+    return value.decode("ascii", "replace") if isinstance(value, bytes) else str(value)[:1000]
+
+
 def type_name(cls: Any) -> str:
     """The name of a storage class found in a pickle; UnpicklingError when it is not one."""
     name = cls if isinstance(cls, str) else getattr(cls, "__name__", "")

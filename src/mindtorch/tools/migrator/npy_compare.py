@@ -6,7 +6,7 @@ import csv
 import io
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 from typing import Any
@@ -222,36 +222,25 @@ def _checked(rtol: Any, atol: Any, equal_nan: Any, compare_shape: Any, num_proce
         raise ValueError(f"num_processes must be a whole number of at least 1, got {num_processes!r}")
 
 
-def compare_list_dir(
-    orig_dir: Any, target_dir: Any, rtol: float = 1e-4, atol: float = 1e-4, equal_nan: bool = False, compare_shape: bool = False,
-    output_file: Any = None,
-) -> list[tuple[Any, ...]]:  # fmt: skip
-    """`compare_npy_dir` of saved lists: files are paired by number (`get_name_map_list_by_number`)."""
-    pairs = get_name_map_list_by_number(orig_dir, target_dir)
-    return compare_npy_dir(
-        orig_dir, target_dir, rtol, atol, equal_nan, name_map_list=pairs, compare_shape=compare_shape, output_file=output_file
-    )
+def _compare_paired(name: str, pairing: Callable[[Any, Any], Names], what: str, shapes: bool = False) -> Callable[..., list[tuple[Any, ...]]]:
+    """`compare_npy_dir` under another name, for files that ``pairing`` puts together."""
+
+    def compare(
+        orig_dir: Any, target_dir: Any, rtol: float = 1e-4, atol: float = 1e-4, equal_nan: bool = False, compare_shape: bool = shapes,
+        output_file: Any = None,
+    ) -> list[tuple[Any, ...]]:  # fmt: skip
+        pairs = pairing(orig_dir, target_dir)
+        return compare_npy_dir(
+            orig_dir, target_dir, rtol, atol, equal_nan, name_map_list=pairs, compare_shape=compare_shape, output_file=output_file
+        )
+
+    compare.__name__ = compare.__qualname__ = name
+    compare.__doc__ = f"`compare_npy_dir` of {what} (`{pairing.__name__}`)."
+    return compare
 
 
-def compare_dict_dir(
-    orig_dir: Any, target_dir: Any, rtol: float = 1e-4, atol: float = 1e-4, equal_nan: bool = False, compare_shape: bool = False,
-    output_file: Any = None,
-) -> list[tuple[Any, ...]]:  # fmt: skip
-    """`compare_npy_dir` of saved dicts: files are paired by name (`get_name_map_list_by_name`)."""
-    pairs = get_name_map_list_by_name(orig_dir, target_dir)
-    return compare_npy_dir(
-        orig_dir, target_dir, rtol, atol, equal_nan, name_map_list=pairs, compare_shape=compare_shape, output_file=output_file
-    )
-
-
-def compare_grads_dir(
-    orig_dir: Any, target_dir: Any, rtol: float = 1e-4, atol: float = 1e-4, equal_nan: bool = False, compare_shape: bool = True,
-    output_file: Any = None,
-) -> list[tuple[Any, ...]]:  # fmt: skip
-    """`compare_npy_dir` of saved gradients: files are paired by their shapes, in order of number
-    (`get_name_map_list_by_shape_edit_distance`).
-    """
-    pairs = get_name_map_list_by_shape_edit_distance(orig_dir, target_dir)
-    return compare_npy_dir(
-        orig_dir, target_dir, rtol, atol, equal_nan, name_map_list=pairs, compare_shape=compare_shape, output_file=output_file
-    )
+compare_list_dir = _compare_paired("compare_list_dir", get_name_map_list_by_number, "saved lists: files are paired by number")
+compare_dict_dir = _compare_paired("compare_dict_dir", get_name_map_list_by_name, "saved dicts: files are paired by name")
+compare_grads_dir = _compare_paired(
+    "compare_grads_dir", get_name_map_list_by_shape_edit_distance, "saved gradients: files are paired by their shapes, in order of number", shapes=True
+)
