@@ -177,6 +177,39 @@ def handles():
         note("tags", [p, q])
 
 
+def futures():
+    """Handles that are real: callbacks chained to a running collective, and answers from whoever sends first."""
+    a = torch.ones(3000) * (R + 1)
+    work = dist.all_reduce(a, async_op=True)
+    chained = work.get_future().then(lambda f: f.value()[0] * 2)
+    note("chained", [chained.wait()[-1], work.wait(), work.is_completed(), chained.done()])
+    failed = work.get_future().then(lambda f: 1 // 0)
+    attempt("failed callback", failed.wait)
+    if R == 0:
+        got = []
+        for _ in range(2 * (N - 1)):
+            x = torch.zeros(2)
+            got.append([dist.recv(x), x[0].item()])
+        x = torch.zeros(2)
+        dist.recv(x, N - 1, tag=5)
+        note("from anybody", [sorted(got), [g for g in got if g[0] == 1], x])
+    else:
+        dist.send(torch.full((2,), R * 10.0), 0)
+        dist.send(torch.full((2,), R * 10.0 + 1), 0)
+        if R == N - 1:
+            dist.send(torch.full((2,), 99.0), 0, tag=5)
+    dist.barrier()
+    x = torch.zeros(1)
+    w = dist.irecv(x, (R - 1) % N)  # gloo waits for ever when it is waited for twice
+    if R % 2:
+        w.wait()
+    dist.send(torch.full((1,), R + 1.0), (R + 1) % N)
+    if R % 2 == 0:
+        w.wait()
+    note("ring of receives", x)
+    attempt("monitored", lambda: dist.monitored_barrier(wait_all_ranks=True))
+
+
 def objects():
     out = [None] * N
     dist.all_gather_object(out, {"rank": R, "long": "x" * (R * 5000)})

@@ -57,7 +57,7 @@ def own_answers(seen: list[dict[str, Any]]) -> None:
 
 
 def test_four_processes(tmp_path):
-    parts = ["reductions", "moves", "composed", "handles", "objects", "groups", "errors", "training", "details", "overlap", "hooked", "uneven", "extras"]
+    parts = ["reductions", "moves", "composed", "handles", "futures", "objects", "groups", "errors", "training", "details", "overlap", "hooked", "uneven", "extras"]
     seen = job(4, tmp_path / "ours", True, parts)
     assert differences(seen, job(4, tmp_path / "theirs", False, parts)) == []
     own_answers(seen)
@@ -65,7 +65,7 @@ def test_four_processes(tmp_path):
 
 
 def test_two_processes_train_as_one(tmp_path):
-    parts = ["handles", "training", "details", "overlap", "gan", "hooked", "uneven", "extras"]
+    parts = ["handles", "futures", "training", "details", "overlap", "gan", "hooked", "uneven", "extras"]
     seen = job(2, tmp_path / "ours", True, parts)
     assert differences(seen, job(2, tmp_path / "theirs", False, parts)) == []
     own_answers(seen)

@@ -288,3 +288,18 @@ def test_nothing_of_mindspore_for_one_process():
         "assert not {'mindspore', 'numba', 'scipy', 'torch'} & set(sys.modules), sorted(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_mindspore_without_what_is_used_is_refused():
+    pytest.importorskip("mindspore")
+    from mindspore.communication import management
+    from mindspore.mint.distributed import distributed as functions
+
+    from mindtorch.engine.mindspore.collectives import _starter
+
+    assert callable(_starter(functions, management, True))
+    with pytest.raises(RuntimeError, match="_init_with_store.*msrun"):
+        _starter(functions, SimpleNamespace(), True)
+    assert _starter(functions, SimpleNamespace(), False) is None
+    with pytest.raises(RuntimeError, match="dist_comm_isend_op"):
+        _starter(SimpleNamespace(), management, True)

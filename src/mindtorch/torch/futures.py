@@ -46,14 +46,16 @@ class Future:
         self._f.add_done_callback(lambda _: callback(self))
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
-        """A future for ``callback(self)``."""
+        """A future for ``callback(self)``; RuntimeError when that raises."""
         out = Future()
 
         def run(_: Any) -> None:
             try:
                 out.set_result(callback(self))
             except Exception as e:
-                out.set_exception(e)
+                error = RuntimeError(f"Got the following error when running the callback: {type(e).__name__}: {e}")
+                error.__cause__ = e
+                out.set_exception(error)
 
         self._f.add_done_callback(run)
         return out

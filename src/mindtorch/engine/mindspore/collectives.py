@@ -15,6 +15,7 @@ import os
 import sys
 import time
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,38 @@ OPERATIONS = {"sum", "prod", "min", "max"}
 WAIT = 30.0
 """Seconds after which MindSpore gives up a wait; fixed in its library."""
 _SLACK = 2.0
+
+
+_NEEDED = (
+    "dist_comm_isend_op", "dist_comm_irecv_op", "dist_comm_all_reduce_op", "dist_comm_broadcast_op", "all_gather", "TCPStore",
+)  # fmt: skip
+
+
+def _starter(functions: Any, management: Any, with_store: bool) -> Any:
+    """MindSpore's function that joins processes through a store. RuntimeError when this release lacks what is used here.
+
+    It is private. Its public caller, ``mindspore.mint.distributed.init_process_group``, refuses every backend but hccl, and
+    ``mindspore.communication.init`` wants a scheduler process: that is the way of programs started by msrun.
+    """
+    start = getattr(management, "_init_with_store", None)
+    missing = [n for n in _NEEDED if not hasattr(functions, n)]
+    if missing:
+        raise RuntimeError(f"{_release()} has no {', '.join(missing)} in mindspore.mint.distributed: {_REMEDY}")
+    if with_store and start is None:
+        raise RuntimeError(
+            f"{_release()} has no mindspore.communication.management._init_with_store, by which processes join without a "
+            f"scheduler: start the program with msrun instead, or {_REMEDY}"
+        )
+    return start
+
+
+def _release() -> str:
+    import mindspore
+
+    return f"init_process_group: MindSpore {mindspore.__version__}"
+
+
+_REMEDY = "install a MindSpore of the range this package asks for (2.10.0 is tested)"
 
 
 class Lost(RuntimeError):
@@ -48,6 +81,7 @@ class Wire:
         from mindspore.mint import distributed
         from mindspore.mint.distributed import distributed as functions
 
+        start = _starter(functions, management, bool(host))
         self._communication = communication
         self._distributed = distributed
         self._functions = functions
@@ -56,7 +90,7 @@ class Wire:
         try:
             if host:
                 self._store = distributed.TCPStore(host, port, size, rank == 0, limit)
-                management._init_with_store("mccl", limit, size, rank, self._store, "")
+                start("mccl", limit, size, rank, self._store, "")
             else:
                 communication.init("mccl")
         finally:

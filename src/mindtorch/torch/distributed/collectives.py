@@ -12,7 +12,7 @@ import numpy as np
 from mindtorch.core.tensor import Tensor, cell_of, wrap
 
 from . import world
-from .channel import DATA, DistBackendError
+from .channel import DistBackendError
 from .group import ProcessGroup, raw
 from .reduction import ReduceOp, check
 from .store import DistStoreError
@@ -180,7 +180,6 @@ def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None, asy
     """The ``tensor`` of every process into ``tensor_list``, by group rank. Equal shapes."""
     need_list(tensor_list, "tensor_list")
     need_tensor(tensor, "tensor")
-    same_dtype(tensor_list, tensor)
     pg = member(group, "all_gather")
     if pg is None:
         return None
@@ -195,8 +194,21 @@ def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None, asy
     return run(pg, job, async_op)
 
 
+def root(pg: ProcessGroup, rank: Any, group_rank: Any, name: str, values: Any) -> int:
+    """The group rank of the one process that has the list (rank 0 by default). ValueError if another has it, or that one has none."""
+    there = index(pg, 0 if rank is None and group_rank is None else rank, group_rank, name)
+    kind = "source" if name.startswith("scatter") else "destination"
+    if there == pg.here and not values:
+        raise ValueError(f"Argument ``{name.partition('_')[0]}_list`` must be specified on {kind} rank.")
+    if there != pg.here and values:
+        raise ValueError(f"Argument ``{name.partition('_')[0]}_list`` must NOT be specified on non-{kind} ranks.")
+    return there
+
+
 def _fits(ts: Any, tensor: Tensor, pg: ProcessGroup, name: str) -> None:
-    """RuntimeError unless there is one tensor per member, each as large as ``tensor``."""
+    """RuntimeError unless there is one tensor per member, each as large as ``tensor`` and of its dtype."""
+    need_list(ts, f"{name}_list" if name in ("gather", "scatter") else "tensor_list")
+    same_dtype(ts, tensor)
     if len(ts) != pg.size():
         raise RuntimeError(f"{name}: invalid tensor list (expected length {pg.size()}, got {len(ts)}): one tensor for each process")
     for i, t in enumerate(ts):
@@ -261,16 +273,10 @@ def gather(
     pg = member(group, "gather")
     if pg is None:
         return None
-    target = index(pg, 0 if dst is None and group_dst is None else dst, group_dst, "gather")
-    if target == pg.here:
-        if not gather_list:
-            raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
-        need_list(gather_list, "gather_list")
-        same_dtype(gather_list, tensor)
+    target = root(pg, dst, group_dst, "gather", gather_list)
+    if gather_list:
         _fits(gather_list, tensor, pg, "gather")
         touch(*gather_list)
-    elif gather_list:
-        raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
 
     def job() -> list[Tensor]:
         parts = pg.gather(read(tensor), target)
@@ -290,15 +296,9 @@ def scatter(
     pg = member(group, "scatter")
     if pg is None:
         return None
-    source = index(pg, 0 if src is None and group_src is None else src, group_src, "scatter")
-    if source == pg.here:
-        if not scatter_list:
-            raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
-        need_list(scatter_list, "scatter_list")
-        same_dtype(scatter_list, tensor)
+    source = root(pg, src, group_src, "scatter", scatter_list)
+    if scatter_list:
         _fits(scatter_list, tensor, pg, "scatter")
-    elif scatter_list:
-        raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
     touch(tensor)
 
     def job() -> Tensor:
@@ -480,13 +480,10 @@ def _peer(pg: ProcessGroup, rank: Any, group_rank: Any, name: str) -> int:
     return i
 
 
-def _source(pg: ProcessGroup, src: Any, group_src: Any, name: str) -> int:
+def _source(pg: ProcessGroup, src: Any, group_src: Any, name: str) -> int | None:
+    """The sender's number in the group; None for any of several."""
     if src is None and group_src is None:
-        if pg.size() != 2:
-            raise ValueError(
-                f"{name}: src must be given in a group of {pg.size()} processes; MindSpore's receive cannot wait for any of several"
-            )
-        return 1 - pg.here
+        return 1 - pg.here if pg.size() == 2 else None
     return _peer(pg, src, group_src, name)
 
 
@@ -497,7 +494,7 @@ def isend(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 
     if pg is None:
         return None
     to = pg.ranks[_peer(pg, dst, group_dst, "isend")]
-    pg.channel.run(lambda: pg.channel.send(to, DATA, pg.id, tag, raw(read(tensor))))
+    pg.channel.run(lambda: pg.post(to, tag, raw(read(tensor))))
     return Work(source=pg.ranks[pg.here])
 
 
@@ -509,39 +506,41 @@ def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0
 
 
 def irecv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None) -> Work | None:
-    """Receive into ``tensor`` from rank ``src``: read when its handle is waited for."""
+    """Receive into ``tensor`` from rank ``src``, by default from whoever sends first: read when its handle is waited for."""
     need_tensor(tensor, "tensor")
     pg = member(group, "irecv")
     if pg is None:
         return None
-    source = pg.ranks[_source(pg, src, group_src, "irecv")]
-
-    line = pg.receives.setdefault((source, tag), [])
+    there = _source(pg, src, group_src, "irecv")
+    sender = None if there is None else pg.ranks[there]
+    line = pg.receives.setdefault((-1 if sender is None else sender, tag), [])
 
     def job() -> Any:
         # messages go to receives in the order these were posted, whichever is waited for first
         while line[0] is not work:
             line[0].wait()
         line.pop(0)
-        return pg.channel.run(lambda: pg.channel.receive(source, DATA, pg.id, tag))
+        return pg.channel.run(lambda: pg.collect(sender, tag))
 
-    def finish(got: np.ndarray) -> Tensor:
-        if got.nbytes != tensor.numel() * tensor.element_size():
+    def finish(got: tuple[int, np.ndarray]) -> Tensor:
+        source, data = got
+        work.come_from(source)
+        if data.nbytes != tensor.numel() * tensor.element_size():
             raise DistBackendError(
-                f"recv: rank {source} sent {got.nbytes} bytes, the tensor {tuple(tensor.shape)} of {tensor.dtype} has "
+                f"recv: rank {source} sent {data.nbytes} bytes, the tensor {tuple(tensor.shape)} of {tensor.dtype} has "
                 f"{tensor.numel() * tensor.element_size()}"
             )
         touch(tensor)
-        write(tensor, np.ascontiguousarray(got).view(tensor.k.np))
+        write(tensor, np.ascontiguousarray(data).view(tensor.k.np))
         return tensor
 
-    work = Work(start=job, finish=finish, source=source)
+    work = Work(start=job, finish=finish, source=-1 if sender is None else sender)
     line.append(work)
     return work
 
 
 def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None) -> int:
-    """Receive into ``tensor`` from rank ``src``; the sender's rank. Without ``src`` the group must have two members."""
+    """Receive into ``tensor`` from rank ``src``, or without it from whoever sends first; the sender's rank."""
     work = irecv(tensor, src, group, tag, group_src)
     if work is None:
         return -1

@@ -7,7 +7,10 @@ reduce-scatter, all-to-all, gather, scatter) is composed here from its Send and 
 
 from __future__ import annotations
 
+import collections
 import hashlib
+import struct
+import time
 from typing import Any
 
 import numpy as np
@@ -43,6 +46,7 @@ class ProcessGroup:
         self.id = int.from_bytes(hashlib.blake2b(f"{name}:{ranks}".encode(), digest_size=8).digest(), "little")
         self.calls = 0
         self.receives: dict[tuple[int, int], list[Any]] = {}
+        self.taken: dict[int, collections.Counter[int]] = {}
         self.bound_device_id = None
         wire = channel.wire
         self.native = wire.world if wire is not None and len(ranks) == channel.size else ""
@@ -118,6 +122,39 @@ class ProcessGroup:
     def of(self, index: int, call: int) -> np.ndarray:
         """The bytes the member ``index`` sent for this call."""
         return self.channel.receive(self.ranks[index], DATA, self.id, -call)
+
+    # messages -------------------------------------------------------------------------------------------------------
+
+    def post(self, to: int, tag: int, data: np.ndarray) -> None:
+        """Send to the rank ``to`` of the job. Among more than two a note in the store says so, for those who take from anybody."""
+        if self.size() > 2:
+            self.channel.store.append(self._mail(to, tag), struct.pack("<i", self.channel.rank))
+        self.channel.send(to, DATA, self.id, tag, data)
+
+    def collect(self, source: int | None, tag: int) -> tuple[int, np.ndarray]:
+        """The next message of rank ``source``, or of whoever sent first, and its sender."""
+        taken = self.taken.setdefault(tag, collections.Counter())
+        if source is None:
+            source = self._first(tag, taken)
+        taken[source] += 1
+        return source, self.channel.receive(source, DATA, self.id, tag)
+
+    def _first(self, tag: int, taken: collections.Counter[int]) -> int:
+        """The sender of the earliest message of this tag that nobody has taken. DistBackendError after the timeout."""
+        store, key = self.channel.store, self._mail(self.channel.rank, tag)
+        limit = time.monotonic() + self.channel.timeout
+        while time.monotonic() < limit:
+            if store.check([key]):
+                seen: collections.Counter[int] = collections.Counter()
+                for (rank,) in struct.iter_unpack("<i", store.get(key)):
+                    seen[rank] += 1
+                    if seen[rank] > taken[rank]:
+                        return rank
+            time.sleep(0.002)
+        raise DistBackendError(f"recv: nobody in {self.group_name} sent to rank {self.channel.rank} within the timeout")
+
+    def _mail(self, to: int, tag: int) -> str:
+        return f"mail/{self.id}/{to}/{tag}"
 
     # collectives ----------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .channel import DATA
-from .collectives import _peer, _source, index, member
+from .collectives import _peer, _source, index, member, root
 
 _TAG = 1 << 40
 
@@ -46,11 +45,7 @@ def gather_object(
     pg = member(group, "gather_object")
     if pg is None:
         return
-    target = index(pg, 0 if dst is None and group_dst is None else dst, group_dst, "gather_object")
-    if target == pg.here and not object_gather_list:
-        raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
-    if target != pg.here and object_gather_list:
-        raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
+    target = root(pg, dst, group_dst, "gather_object", object_gather_list)
     data = _dump(obj)
     parts = pg.channel.run(lambda: pg.gather(data, target))
     if parts is not None and object_gather_list is not None:
@@ -122,7 +117,7 @@ def send_object_list(
         return
     to = pg.ranks[_peer(pg, dst, group_dst, "send_object_list send")]
     data = _dump(object_list)
-    pg.channel.run(lambda: pg.channel.send(to, DATA, pg.id, _TAG, data))
+    pg.channel.run(lambda: pg.post(to, _TAG, data))
 
 
 def recv_object_list(
@@ -133,8 +128,9 @@ def recv_object_list(
     pg = member(group, "recv_object_list")
     if pg is None:
         return -1
-    source = pg.ranks[_source(pg, src, group_src, "recv_object_list")]
-    values = _load(pg.channel.run(lambda: pg.channel.receive(source, DATA, pg.id, _TAG)))
+    there = _source(pg, src, group_src, "recv_object_list")
+    source, data = pg.channel.run(lambda: pg.collect(None if there is None else pg.ranks[there], _TAG))
+    values = _load(data)
     if len(values) != len(object_list):
         raise RuntimeError(f"recv_object_list: rank {source} sent {len(values)} objects, this list has {len(object_list)} places")
     object_list[:] = values

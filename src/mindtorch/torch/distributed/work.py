@@ -33,6 +33,7 @@ class Work:
         self._error: BaseException | None = None
         self._over = False
         self._result: Any = None
+        self._future: Future | None = None
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Block until the operation is done and its results are written; True. Raises what the operation raised.
@@ -93,14 +94,28 @@ class Work:
         """Wait."""
         self.wait()
 
+    def come_from(self, source: int) -> None:
+        """Note the sender of a receive that takes from anybody."""
+        self._source = source
+
     def get_future(self) -> Future:
-        """A future of the list of tensors it wrote."""
-        out = Future()
-        try:
-            self.wait()
-        except Exception as error:
-            out.set_exception(error)
-        else:
-            result = self._result
-            out.set_result(result if isinstance(result, list) else [] if result is None else [result])
-        return out
+        """A future of the list of tensors it wrote; its callbacks run when these are written. A receive is read here."""
+        if self._future is None:
+            self._future = out = Future()
+            if self._job is not None:
+                self._job.add_done_callback(lambda f: _settle(out, f.exception(), None if f.exception() else f.result()))
+            else:
+                try:
+                    self.wait()
+                except Exception as error:
+                    _settle(out, error, None)
+                else:
+                    _settle(out, None, self._result)
+        return self._future
+
+
+def _settle(out: Future, error: BaseException | None, result: Any) -> None:
+    if error is not None:
+        out.set_exception(error)
+    else:
+        out.set_result(result if isinstance(result, list) else [] if result is None else [result])
