@@ -17,7 +17,7 @@ __all__ = ["compile", "explain", "reset"]
 def compile(fn: Any = None, *, fullgraph: bool = False, backend: str = "auto") -> Any:  # noqa: A001 - public name
     """``fn`` (a function or Module) as a callable that runs captured programs; a decorator when ``fn`` is left out.
 
-    ``backend``: "auto" keeps whichever was measured faster, "host" always runs straight-line host kernels (bit for bit
+    ``backend``: "auto" keeps whichever was measured faster, "best" measures ms.jit in any case too, "host" always runs straight-line host kernels (bit for bit
     the eager numbers), "mindspore" compiles with ``ms.jit`` (within rounding), "eager" captures nothing.
     ``fullgraph``: RuntimeError, naming the line, when the function cannot be captured whole.
     """

@@ -1,7 +1,7 @@
 """Which backend runs a captured program: measured on the program's own calls, and said.
 
-Eager and host kernels are always compared. ``ms.jit`` costs seconds once, so it is tried where MindSpore is loaded anyway and
-the forward pass is long enough for that to come back.
+Eager and host kernels are always compared. ``ms.jit`` costs seconds once, so "auto" tries it where MindSpore is loaded anyway
+and the forward pass is long enough for that to come back, "best" always.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mindtorch import log
+from mindtorch.engine.mindspore import door
 
+MEASURED = ("auto", "best")
 TRIES = 3
 """Timed calls of each kind before the fastest is kept."""
 WORTH = 0.02
@@ -36,7 +38,7 @@ def told(best: dict[str, float]) -> str:
     return ", ".join(f"{k} {1e3 * v:.3g} ms" for k, v in best.items())
 
 
-def timed(name: str, entry: Any, given: Any, eager: Callable[[], Any]) -> Any:
+def timed(name: str, entry: Any, given: Any, eager: Callable[[], Any], thorough: bool = False) -> Any:
     """One call, on the backend whose turn it is; after enough of them the fastest is kept."""
     times = entry.times
     kind = turn(times)
@@ -47,17 +49,21 @@ def timed(name: str, entry: Any, given: Any, eager: Callable[[], Any]) -> Any:
     times[kind].append(time.perf_counter() - start)
     if all(len(t) >= TRIES for t in times.values()):
         best = {k: min(v) for k, v in times.items()}
-        if "mindspore" in times or not _try_mindspore(entry, best["host"]):
+        if "mindspore" in times or not _try_mindspore(entry, best["host"], thorough):
             settle(name, entry, best)
     return out
 
 
-def _try_mindspore(entry: Any, host: float) -> bool:
+def _try_mindspore(entry: Any, host: float, thorough: bool) -> bool:
     """Whether ``ms.jit`` is measured too."""
-    if host <= WORTH:
+    if thorough:
+        if not door.available():
+            entry.notes.append("ms.jit not tried: MindSpore is not available here")
+            return False
+    elif host <= WORTH:
         entry.notes.append(f"ms.jit not tried: the pass takes less than {1e3 * WORTH:.0f} ms")
         return False
-    if "mindspore" not in sys.modules:
+    elif "mindspore" not in sys.modules:
         entry.notes.append("ms.jit not tried: MindSpore is not loaded")
         return False
     if not entry.compile_mindspore():

@@ -9,7 +9,7 @@ from mindtorch.graph.compiled import Compiled
 from mindtorch.torch.jit import ScriptModule
 from mindtorch.torch.nn import Module
 
-BACKENDS = ("auto", "host", "mindspore", "eager")
+BACKENDS = ("auto", "best", "host", "mindspore", "eager")
 _OWN = frozenset(("_orig_mod", "_graph", "training", "forward"))
 
 

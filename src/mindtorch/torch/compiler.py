@@ -9,7 +9,8 @@ from typing import Any
 from mindtorch import log
 
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-_OURS = {"host": "host", "mindspore": "mindspore", "auto": "auto", "eager": "eager"}
+_OURS = ("host", "mindspore", "auto", "best", "eager")
+_BY_MODE = {"reduce-overhead": "host", "max-autotune": "best", "max-autotune-no-cudagraphs": "best"}
 _THEIRS = ("inductor", "aot_eager", "cudagraphs", "onnxrt", "openxla", "tvm")
 
 
@@ -25,9 +26,11 @@ def compile(  # noqa: A001 - public name
 ) -> Any:
     """``model`` (a function or Module) as a graph, with the results of ``model``; a decorator when it is left out.
 
-    ``backend``: "auto" (and PyTorch's names), "host", "mindspore" or "eager". ``fullgraph``: RuntimeError, naming the
-    line, when it cannot be captured whole. ``dynamic``: shapes are always specialised. RuntimeError for unknown modes and
-    backends, and when both ``mode`` and ``options`` are given, as in PyTorch.
+    ``backend``: "auto" (and PyTorch's names), "best", "host", "mindspore" or "eager". ``mode``, where the backend is left
+    to us: "reduce-overhead" is "host", no trial runs; "max-autotune" is "best", which measures ms.jit too. ``fullgraph``:
+    RuntimeError, naming the line, when it cannot be captured whole. ``dynamic=True`` and ``options`` have no effect, which
+    is logged: shapes are always specialised. RuntimeError for unknown modes and backends, and when both ``mode`` and
+    ``options`` are given, as in PyTorch.
     """
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
@@ -41,13 +44,19 @@ def compile(  # noqa: A001 - public name
         raise RuntimeError(f"torch.compile expects a callable or a Module, got {type(model).__name__}")
     if disable:
         return model
-    log.without_effect(
-        "torch.compile", "graphs are specialised by shape and the faster backend is chosen by measuring", quietly=True,
-        dynamic=(dynamic, None), mode=(mode, None), options=(options, None),
-    )  # fmt: skip
+    if dynamic:
+        log.ignored("torch.compile", "dynamic", "graphs are specialised by shape: each new shape is captured once")
+    if options:
+        log.ignored("torch.compile", "options", f"{', '.join(map(str, options))} are of PyTorch's compiler")
+    chosen = _backend(backend)
+    if mode in _BY_MODE:
+        if chosen == "auto":
+            chosen = _BY_MODE[mode]
+        else:
+            log.ignored("torch.compile", "mode", f"the backend {chosen!r} was asked for")
     from mindtorch import graph
 
-    return graph.compile(model, fullgraph=bool(fullgraph), backend=_backend(backend))
+    return graph.compile(model, fullgraph=bool(fullgraph), backend=chosen)
 
 
 def _backend(backend: Any) -> str:
@@ -55,9 +64,11 @@ def _backend(backend: Any) -> str:
         log.ignored("torch.compile", "backend", "a function cannot be a backend, as there are no FX graphs to give it")
         return "auto"
     if backend in _OURS:
-        return _OURS[backend]
+        return str(backend)
     if backend not in _THEIRS:
         raise RuntimeError(f"Invalid backend: {backend!r}, see `torch.compiler.list_backends()` for available backends.")
+    if backend != "inductor":
+        log.ignored("torch.compile", "backend", f"there is no {backend} here: the faster of ours is measured, as by 'auto'")
     return "auto"
 
 

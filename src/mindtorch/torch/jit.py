@@ -6,6 +6,7 @@ import builtins
 from collections.abc import Callable
 from typing import Any, Final
 
+import mindtorch.torch as torch
 from mindtorch import log
 from mindtorch.torch.nn.modules.module import Module
 
@@ -41,13 +42,43 @@ def trace(func: Any, example_inputs: Any = None, **options: Any) -> Any:
     unknown = sorted(set(options) - _TRACE_OPTIONS)
     if unknown:
         raise TypeError(f"trace() got an unexpected keyword argument {unknown[0]!r}")
+    _say_ignored("trace", options)
     got = script(func)
     kwargs = options.get("example_kwarg_inputs")
     if kwargs is not None:
         got(**kwargs)
     elif example_inputs is not None:
-        got(*example_inputs) if type(example_inputs) in (tuple, list) else got(example_inputs)
+        got(*_arguments(example_inputs))
+    if options.get("check_trace", True):
+        for args in options.get("check_inputs") or ():
+            _check(func, got, _arguments(args), options.get("check_tolerance", 1e-5))
     return got
+
+
+def _arguments(given: Any) -> tuple[Any, ...]:
+    return tuple(given) if type(given) in (tuple, list) else (given,)
+
+
+def _say_ignored(name: str, options: dict[str, Any]) -> None:
+    """Options about the tracer itself, of which there is none: the graph is captured anew where a branch differs."""
+    for option in ("strict", "_force_outplace", "_module_class", "_compilation_unit", "_store_inputs", "optimize"):
+        if option in options and options[option] is not _TRACE_DEFAULTS.get(option):
+            log.ignored(f"torch.jit.{name}", option, "the function is captured as it runs, and captured anew for other branches")
+
+
+_TRACE_DEFAULTS = {"strict": True, "_force_outplace": False, "_store_inputs": True}
+
+
+def _check(func: Any, traced: Any, args: tuple[Any, ...], tolerance: float) -> None:
+    """RuntimeError when the captured function's results are not the function's within ``tolerance``."""
+    from mindtorch.torch.testing import assert_close
+
+    with torch.no_grad():
+        traced(*args)  # captures the form, where it is new
+        try:
+            assert_close(traced(*args), func(*args), rtol=tolerance, atol=tolerance)
+        except AssertionError as e:
+            raise RuntimeError(f"torch.jit.trace: the traced function differs from the original on check_inputs: {e}") from None
 
 
 _TRACE_OPTIONS = frozenset(
@@ -61,10 +92,15 @@ def trace_module(mod: Any, inputs: dict[str, Any], **options: Any) -> Any:
     unknown = sorted(set(options) - _TRACE_OPTIONS)
     if unknown:
         raise TypeError(f"trace_module() got an unexpected keyword argument {unknown[0]!r}")
+    _say_ignored("trace_module", options)
     got = script(mod)
     for name, args in inputs.items():
-        args = args if type(args) in (tuple, list) else (args,)
-        got(*args) if name == "forward" else getattr(got, name)(*args)
+        call = got if name == "forward" else getattr(got, name)
+        call(*_arguments(args))
+        for more in (options.get("check_inputs") or ()) if options.get("check_trace", True) else ():
+            if name in more:
+                own = mod if name == "forward" else getattr(mod, name)
+                _check(own, call, _arguments(more[name]), options.get("check_tolerance", 1e-5))
     return got
 
 
