@@ -207,7 +207,8 @@ def test_progress_reaches_the_size_of_the_files(there):
     from mindtorch.tools.convert import convert
 
     torch.save({"a": torch.zeros(300_000), "b": torch.zeros(10, 10)}, "big.pth")
-    for source, target in (("big.pth", "b.ckpt"), ("b.ckpt", "c.npz"), ("c.npz", "d.safetensors"), ("d.safetensors", "e.pth")):
+    torch.save({"a": torch.zeros(300_000), "b": torch.zeros(10, 10)}, "old.pth", _use_new_zipfile_serialization=False)
+    for source, target in (("old.pth", "a.npz"), ("big.pth", "b.ckpt"), ("b.ckpt", "c.npz"), ("c.npz", "d.safetensors"), ("d.safetensors", "e.pth")):
         seen = {"reading": 0, "writing": 0}
 
         def count(phase, n, seen=seen):

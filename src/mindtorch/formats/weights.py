@@ -145,7 +145,12 @@ class _Counting(io.RawIOBase):
         return self.file.tell()
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        return self.file.seek(offset, whence)
+        before = self.file.tell()
+        at = self.file.seek(offset, whence)
+        # A short way back is what a reader does who has looked too far ahead: these bytes will be read again.
+        if 0 < before - at <= 1 << 16:
+            self.progress(at - before)
+        return at
 
     def read(self, n: int | None = -1) -> bytes:
         data = self.file.read(-1 if n is None else n)
