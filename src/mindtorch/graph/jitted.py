@@ -17,7 +17,7 @@ import numpy as np
 from mindtorch.core import dispatch
 from mindtorch.core.tensor import new
 from mindtorch.engine.host.quiet import quiet
-from mindtorch.engine.mindspore import array, kernels, positions, traced
+from mindtorch.engine.mindspore import array, door, kernels, positions, traced
 from mindtorch.graph import segments
 from mindtorch.graph.program import Program, Ref, Step, draws, refs
 
@@ -200,15 +200,19 @@ def _jitted(program: Program, steps: list[Step], fns: list[Callable[..., Any]], 
     samples = [
         [numbers(program.slots[i].shape, program.slots[i].np, i + seed, -0.375) for i in given] for seed in (0, 1000)
     ]
-    call = traced.traced(body(program, steps, fns, given, made), [array.upload(a) for a in samples[0]])
+    call = traced.traced(body(program, steps, fns, given, made), [door.tensor(np.asarray(a, order="C")) for a in samples[0]])
+    own = [False] * len(made)
 
     def run(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-        got = call(*[array.upload(a) for a in arrays])
-        return tuple([array.download(t, d).copy() for t, d in zip(got, types)])
+        got = call(*[door.tensor(np.asarray(a, order="C")) for a in arrays])
+        # what would share its memory with something else is copied
+        return tuple([array.download(t, d) if o else array.download(t, d).copy() for t, d, o in zip(got, types, own)])
 
-    for tried in samples:
-        for i, a, b in zip(made, run(*tried), host(tried)[0]):
+    seen = [run(*tried) for tried in samples]
+    for tried, got in zip(samples, seen):
+        for i, a, b in zip(made, got, host(tried)[0]):
             compare(f"value {i} of {len(steps)} steps compiled together", a, b)
+    own[:] = _own(call, samples, seen, types)
 
     def careful(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         try:
@@ -217,6 +221,20 @@ def _jitted(program: Program, steps: list[Step], fns: list[Callable[..., Any]], 
             return tuple(host(arrays)[0])
 
     return careful
+
+
+def _own(call: Callable[..., Any], samples: list[Any], seen: list[Any], types: list[np.dtype]) -> list[bool]:
+    """Which results have memory of their own: neither that of an argument, nor of another result, nor of an earlier call."""
+    runs = []
+    for tried in samples:
+        given = [np.asarray(a, order="C") for a in tried]
+        got = [array.download(t, d) for t, d in zip(call(*[door.tensor(a) for a in given]), types)]
+        runs.append((given, got))
+    owned = []
+    for n, (a, b) in enumerate(zip(runs[0][1], seen[0])):
+        others = [*runs[0][0], *runs[1][0], *runs[1][1], *(g for m, g in enumerate(runs[0][1]) if m != n)]
+        owned.append(bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f")) and not any(np.may_share_memory(a, o) for o in others))
+    return owned
 
 
 def part(program: Program, steps: list[Step], given: list[int], made: list[int]) -> Program:
