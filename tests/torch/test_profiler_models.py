@@ -168,10 +168,10 @@ def test_kernel_is_the_one_that_ran():
         return a * 2
 
     class Body:
-        signatures = ()
+        overloads = ()
 
         def __call__(self, a):
-            Body.signatures = ("float64",)  # as numba does when it compiles
+            Body.overloads = ("float64",)  # as numba does when it compiles
             return a * 2
 
     doubled.compiled = Body()  # as if it had seen enough work

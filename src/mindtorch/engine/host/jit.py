@@ -181,9 +181,9 @@ class _Heard:
         self.name, self.body = f"numba {name.strip('_')}", body
 
     def __call__(self, *args: Any) -> Any:
-        known, began = len(getattr(self.body, "signatures", ())), perf_counter_ns()
+        known, began = len(getattr(self.body, "overloads", ())), perf_counter_ns()
         out = self.body(*args)
-        compiled = len(getattr(self.body, "signatures", ())) > known
+        compiled = len(getattr(self.body, "overloads", ())) > known
         used.say(self.name, perf_counter_ns() - began if compiled else 0)
         return out
 

@@ -38,8 +38,9 @@ def root(a: Any) -> Any:
     """The object that owns the memory of an array."""
     if not isinstance(a, np.ndarray):
         return a.store
-    while isinstance(a.base, np.ndarray):
-        a = a.base
+    base = a.base
+    while isinstance(base, np.ndarray):
+        a, base = base, base.base
     return a
 
 
@@ -56,6 +57,20 @@ def arrays(values: Any) -> Iterator[Any]:
             yield from arrays(v.values())
 
 
+def _owned(values: Any, owner: Any) -> bool:
+    """Whether one of the arguments lies in the memory of ``owner``."""
+    for v in values:
+        if isinstance(v, Tensor):
+            if root(v.a) is owner:
+                return True
+        elif v.__class__ in (list, tuple):
+            if _owned(v, owner):
+                return True
+        elif isinstance(v, np.ndarray) and root(v) is owner:
+            return True
+    return False
+
+
 class Ledger:
     """The account. ``freed`` is called with the bytes of each piece that dies and returns its thread."""
 
@@ -70,11 +85,18 @@ class Ledger:
 
     def took(self, given: Any, out: Any, label: str, thread: Any) -> int:
         """Bytes of the results ``out`` that neither the arguments ``given`` nor earlier results own."""
-        made = list(arrays(out if out.__class__ in (tuple, list) else (out,)))
-        if not made:
+        if isinstance(out, Tensor):
+            return self._result(given, out.a, label, thread)
+        if out.__class__ in (tuple, list):
+            return sum(self._result(given, a, label, thread) for a in arrays(out))
+        return 0
+
+    def _result(self, given: Any, a: Any, label: str, thread: Any) -> int:
+        owner = root(a)
+        key = id(owner)
+        if key in self._live or key in self._old or _owned(given, owner):
             return 0
-        known = {id(root(a)) for a in arrays(given)}
-        return sum(self._add(a, label, thread) for a in made if id(root(a)) not in known)
+        return self._add(a, label, thread)
 
     def _add(self, a: Any, label: str, thread: Any) -> int:
         owner = root(a)
