@@ -96,3 +96,35 @@ def test_npu_synchronize_waits_too() -> None:
 def test_launching_is_blocking_when_mindtorch_comes_first() -> None:
     out = run(FAILING, "from mindspore.common.api import _pynative_executor", CATCH, sim=True)
     assert "error at op" in out
+
+
+def test_graph_mode_leaves_the_accelerator_to_its_kernels() -> None:
+    """Tensors on a device are not captured: said once, and a module that comes back to the CPU is a graph there."""
+    out = run(
+        """
+        import logging
+        import mindspore as ms
+        import mindtorch.torch as torch
+        from mindtorch import log
+        from mindtorch.torch import nn
+        said = []
+        log.logger().setLevel(logging.WARNING)
+        log.logger().handlers[0].emit = lambda record: said.append(record.getMessage())
+        m, x = nn.Sequential(nn.Linear(3, 3), nn.ReLU()), torch.ones(2, 3)
+        want = m(x)
+        ms.set_context(mode=ms.GRAPH_MODE)
+        m.to("npu")
+        for _ in range(3):
+            y = m(x.to("npu"))
+            y.sum().backward()
+        assert torch.allclose(y.cpu(), want, atol=1e-6) and "_graph_mode" not in m.__dict__
+        assert sum("tensors on npu:0 are not captured" in text for text in said) == 1, said
+        m.cpu()
+        for _ in range(3):
+            y = m(x)
+        assert len(m.__dict__["_graph_mode"].entries) == 1
+        print("done")
+        """,
+        sim=True,
+    )
+    assert "done" in out

@@ -12,6 +12,7 @@ import traceback
 from typing import Any
 
 from mindtorch import log
+from mindtorch.core.tensor import Tensor
 from mindtorch.graph import calls
 from mindtorch.graph.compiled import Compiled
 from mindtorch.graph.watch import Watch, kind_of
@@ -84,7 +85,27 @@ def call(module: Any, args: Any, kwargs: Any) -> Any:
     # A single layer of the library is one operation: no graph by itself.
     if state.inside or calls.state.capturing or not module._modules and type(module).__module__.startswith("mindtorch."):
         return module._call_impl(*args, **kwargs)
+    device = _elsewhere(module, args, kwargs)
+    if device is not None:
+        log.once(
+            logging.WARNING,
+            f"{type(module).__name__} runs eagerly in MindSpore's graph mode, kernel by kernel: tensors on {device} are not captured",
+        )
+        state.inside = True
+        try:
+            return module._call_impl(*args, **kwargs)
+        finally:
+            state.inside = False
     return of(module)(*args, **kwargs)
+
+
+def _elsewhere(module: Any, args: Any, kwargs: Any) -> Any:
+    """The accelerator that an argument or the module's first parameter is on, None on the CPU."""
+    first = next(module.parameters(), None)
+    for v in (*args, *kwargs.values(), first):
+        if isinstance(v, Tensor) and v.k.device.type != "cpu":
+            return v.k.device
+    return None
 
 
 def of(module: Any) -> Switched:
