@@ -125,6 +125,24 @@ def test_report_reacts_in_a_browser(result, tmp_path, browser_page):
     assert page.locator(".tree a.differs .count").first.inner_text() == "4"
 
 
+def test_loss_curves_and_a_fault_of_the_optimiser_in_a_browser(tmp_path, browser_page):
+    """Both curves with their steps, and a first divergence that is no call of the table."""
+    from fault_program import FAULTS, record, source_of
+
+    import mindtorch.torch as mt
+    import torch
+
+    record(torch, source_of(None), str(tmp_path / "a.py"), str(tmp_path / "a"))
+    record(mt, source_of(FAULTS["wrong learning rate"]), str(tmp_path / "b.py"), str(tmp_path / "b"))
+    save(compare(str(tmp_path / "a"), str(tmp_path / "b"), Options(with_tables=False)), str(tmp_path / "report.html"))
+    page = browser_page
+    page.goto((tmp_path / "report.html").as_uri())
+    assert page.inner_text("#first-call") == "SGD.step"
+    assert page.locator("#curves polyline").count() == 2 and page.locator("#curves circle").count() == 4
+    assert page.locator("#curves polyline[stroke-dasharray]").count() == 1 and "step 0" in page.locator("#curves circle title").first.text_content()
+    assert page.locator("#values tbody tr.first").count() == 0
+
+
 ODD = """
 import torch
 from torch.utils.checkpoint import checkpoint
