@@ -12,15 +12,7 @@ from graph_models import LeNet, encoder, mlp
 import mindtorch
 import mindtorch.torch as torch
 import mindtorch.torch.nn.functional as F
-from mindtorch.engine.host import jit
 from mindtorch.torch import nn
-
-
-@pytest.fixture(autouse=True)
-def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels compile at once: else eager and graph could meet them on either side of that."""
-    monkeypatch.setattr(jit, "_eager", True)
-
 
 LABELS = [0, 1, 2, 3, 0]
 

@@ -128,6 +128,14 @@ def shadowed(shadow: Any, x: Any) -> None:
             o.shadowed(shadow, x)
 
 
+def read(x: Any, value: Any) -> Any:
+    """Tell observers that Python reads ``value``, the one element of ``x``; what it gets instead."""
+    for o in OBSERVERS:
+        if hasattr(o, "read"):
+            value = o.read(x, value)
+    return value
+
+
 def stored(leaf: Any, g: Any) -> None:
     """Tell observers that a backward pass added ``g`` to the gradient of a leaf (its node is given)."""
     for o in OBSERVERS:

@@ -12,6 +12,7 @@ from mindtorch.core.tensor import Tensor, cell_of, new, wrap
 from mindtorch.engine.host.quiet import EXTOBJ
 from mindtorch.graph import choice, effects
 from mindtorch.graph.program import Program, Ref, Step, refs
+from mindtorch.graph.readings import Diverged
 
 
 def _update(running: np.ndarray, value: np.ndarray, momentum: float) -> None:
@@ -124,7 +125,7 @@ class _Source:
             self.add(f"CAST(v{s.args[0].slot}, v{s.args[1].slot})", s)
         elif s.row is effects.UPDATE:
             self.add(f"UPDATE(v{s.args[0].slot}, v{s.args[1].slot}, {self.name(s.args[2])})", s)
-        elif s.row.kind in ("effect", "write", "copy", "draw"):
+        elif s.row.kind in ("effect", "write", "copy", "draw", "decide"):
             self.add(self.special(s), s)
         elif s.seq is None:
             o = s.outs[0]
@@ -197,6 +198,8 @@ def _compiled(src: _Source, params: str) -> Callable[..., Any]:
     def guarded(*args: Any) -> Any:
         try:
             return run(*args)
+        except Diverged:
+            raise
         except Exception as e:
             tb, line = e.__traceback__, None
             while tb is not None:

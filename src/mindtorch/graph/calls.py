@@ -8,11 +8,13 @@ from typing import Any
 
 from mindtorch.core import autocast, modes
 from mindtorch.core import dtype as D
+from mindtorch.core.generator import default_generator
 from mindtorch.core.tensor import Leaf, Tensor, cell_of, new
 from mindtorch.graph import backends, derivative, effects
 from mindtorch.graph.capture import Recorder, plain
 from mindtorch.graph.guards import Guards, Unwatched, alike
-from mindtorch.graph.program import Program, Ref, Slot, Step, attach
+from mindtorch.graph.program import Program, Ref, Slot, Step, attach, draws
+from mindtorch.graph.readings import Diverged, Reading, number
 from mindtorch.graph.watch import Watch, global_names
 
 
@@ -72,6 +74,10 @@ class Results:
         """Recipe of one part of the result."""
         if isinstance(v, Tensor):
             return self._tensor(v)
+        if isinstance(v, Reading):
+            return self._reading(v) if v.recorder is not None else ("const", v.use())
+        if v.__class__ is str and self.rec.reads:
+            raise NotCaptured("a text that may hold a value that was read is given back")
         if isinstance(v, tuple) and hasattr(v, "_fields") or v.__class__ in (list, tuple):
             return ("seq", v.__class__, [self.take(e) for e in v])
         if v.__class__ is dict:
@@ -79,6 +85,11 @@ class Results:
         if plain(v) and not isinstance(v, slice):
             return ("const", v)
         raise NotCaptured(f"a result of type {type(v).__name__} cannot be made without running the function")
+
+    def _reading(self, v: Reading) -> Any:
+        """A number that was read and is given back: its tensor is a result of the program, of which nobody sees more."""
+        kind, i = self._tensor(v.tensor)
+        return ("read" if kind == "slot" else kind, i)
 
     def _tensor(self, t: Tensor) -> Any:
         for j, g in enumerate(self.given):
@@ -107,6 +118,8 @@ def build(recipe: Any, outs: list[Tensor], given: list[Tensor]) -> Any:
     kind = recipe[0]
     if kind == "slot":
         return outs[recipe[1]]
+    if kind == "read":
+        return number(outs[recipe[1]].a)
     if kind == "given":
         return given[recipe[1]]
     if kind == "const":
@@ -119,6 +132,38 @@ def build(recipe: Any, outs: list[Tensor], given: list[Tensor]) -> Any:
 
 
 # ------------------------------------------------------------------------------------------ one specialisation
+class Undo:
+    """Takes back what a program did before a value led elsewhere: memory of outside at ``places``, the random stream."""
+
+    def __init__(self, places: list[int], draws: bool) -> None:
+        self.places, self.draws = places, draws
+        self.saved: list[tuple[Any, Any]] = []
+        self.stream: bytes | None = None
+
+    def take(self, given: list[Tensor]) -> Undo:
+        """Remember how things are."""
+        self.saved = [(given[j].a, given[j].a.copy()) for j in self.places]
+        self.stream = bytes(default_generator.stream.state()) if self.draws else None
+        return self
+
+    def back(self) -> None:
+        """Make them so again."""
+        for a, old in self.saved:
+            a[...] = old
+        if self.stream is not None:
+            default_generator.stream.restore(self.stream)
+
+
+def undo_for(program: Program) -> Undo | None:
+    """What has to be remembered for the program's decisions; None when it takes none."""
+    last = max((n for n, s in enumerate(program.steps) if s.row.kind == "decide"), default=None)
+    if last is None:
+        return None
+    before = program.steps[:last]
+    roots = {program.slots[s.args[0].slot].root for s in before if s.row.kind == "write"}
+    return Undo([j for j, i in enumerate(program.given) if i in roots], any(draws(s.row) for s in before))
+
+
 class Entry:
     """One program with its guards and the recipe of its result."""
 
@@ -134,6 +179,9 @@ class Entry:
         self.times: dict[str, list[float]] = {"eager": [], "host": []}
         self.chosen: str | None = None
         self.notes: list[str] = []
+        self.undo = undo_for(program)
+        if program.why is not None:
+            self.notes.append(program.why)
 
     def compile_mindspore(self) -> bool:
         """Compile with ms.jit. False, with a note, when that cannot be."""
@@ -164,7 +212,12 @@ class Entry:
 
     def __call__(self, given: list[Tensor]) -> Any:
         raw = [t.a for t in given]
-        arrays, kept = self.run(raw, given) if self.program.effects else self.run(raw)
+        undo = None if self.undo is None else self.undo.take(given)
+        try:
+            arrays, kept = self.run(raw, given) if self.program.effects else self.run(raw)
+        except Diverged:
+            undo.back()
+            raise
         outs = []
         for a, k in zip(arrays, self.keys):
             t = new()
@@ -262,7 +315,7 @@ def _trained(program: Program, own: Any, alive: list[int], whole: list[Tensor], 
     program.trained = [n in order for n in range(len(whole))]
     program.wanted = [j for j, i in enumerate(program.given) if i in own.grads]
     program.own = derivative.plan(program, own, program.slots)
-    program.notes.append((f"the derivative was recorded at the capture and has none of its own: {why}", "the backward pass"))
+    program.why = f"the derivative was recorded at the capture ({why}), and there is no second one"
 
 
 def own_history(rec: Recorder, watch: Watch, out: Any) -> tuple[Any, dict[int, str], list[Tensor]] | None:

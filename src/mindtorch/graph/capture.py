@@ -14,6 +14,7 @@ from mindtorch.core.generator import default_generator
 from mindtorch.core.tensor import Parameter, Tensor, wrap
 from mindtorch.graph.effects import ALIAS
 from mindtorch.graph.program import Memory, Ref, Step
+from mindtorch.graph.readings import Reading, use_all
 from mindtorch.graph.watch import Watch, place
 from mindtorch.graph.writes import RAW, Writes
 
@@ -62,6 +63,9 @@ class Recorder(Writes):
         self.without: dict[int, int] = {}
         self.own: str | None = None
         self.suspended = 0
+        self.reads: list[Reading] = []
+        self.splits: list[tuple[str, str]] = []
+        self.finished = False
         self.grads: dict[int, tuple[Tensor, Any]] = {}
         self.touched: set[int] = set()
         self.draws = False
@@ -131,6 +135,10 @@ class Recorder(Writes):
         """An argument as the program keeps it."""
         if isinstance(v, Tensor):
             return Ref(self.slot(v))
+        if self.reads:
+            use_all(v)
+            if isinstance(v, Reading):
+                return v.use()
         if isinstance(v, list) and any(isinstance(e, Tensor) for e in v):
             return [self.spec(e) for e in v]
         if isinstance(v, tuple) and any(isinstance(e, np.ndarray) for e in v):

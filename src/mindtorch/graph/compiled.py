@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 from mindtorch import log
 from mindtorch.core import observe
-from mindtorch.graph import calls, choice
+from mindtorch.graph import calls, choice, readings
 from mindtorch.graph.calls import Entry, NotCaptured, entry_from, own_history, sign
 from mindtorch.graph.capture import Recorder, allowed_now, recording
+from mindtorch.graph.readings import PATHS, Diverged
 from mindtorch.graph.watch import Stopped, Watch
 
 LIMIT = 32
@@ -31,6 +33,8 @@ class Compiled:
         self.breaks: list[tuple[str, str]] = []
         self.eager_only = backend == "eager"
         self.parts: list[Any] = []
+        self.splits: list[tuple[str, str]] = []
+        self.watch: Watch | None = None
         functools.update_wrapper(self, fn, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -43,21 +47,31 @@ class Compiled:
             entries = self.entries.get(key)
         except TypeError:  # an argument that cannot be part of a key
             return self.fn(*args, **kwargs)
+        paths = 0
         for entry in entries or ():
             state = entry.guard()
             if state is not None:
-                if entry.program.effects and observe.RANGES:  # a tool wants to see the phases of the step
-                    return self.fn(*args, **kwargs)
-                given = [tensors[n] for n in entry.inputs] + state
-                if entry.written and _overlap(entry, given):
-                    return self.fn(*args, **kwargs)
-                if entry.chosen is None:
-                    if self.backend == "auto":
-                        return choice.timed(self.name, entry, given, lambda: self.fn(*args, **kwargs))
-                    entry.chosen = "mindspore" if self.backend == "mindspore" and entry.compile_mindspore() else "host"
-                    entry.use(entry.chosen)
-                return self.fn(*args, **kwargs) if entry.chosen == "eager" else entry(given)
+                try:
+                    return self.run(entry, [tensors[n] for n in entry.inputs] + state, args, kwargs)
+                except Diverged:
+                    paths += 1
+        if paths >= PATHS:
+            self.stop([(f"{self.splits[-1][0]}, and more than {PATHS} were met", self.splits[-1][1])], self.watch)
+            return self.fn(*args, **kwargs)
         return self.capture(key, tensors, objects, args, kwargs)
+
+    def run(self, entry: Entry, given: list[Any], args: Any, kwargs: Any) -> Any:
+        """The result by one program, or eagerly where that is better. Diverged: the program is of another path."""
+        if entry.program.effects and observe.RANGES:  # a tool wants to see the phases of the step
+            return self.fn(*args, **kwargs)
+        if entry.written and _overlap(entry, given):
+            return self.fn(*args, **kwargs)
+        if entry.chosen is None:
+            if self.backend in choice.MEASURED:
+                return choice.timed(self.name, entry, given, lambda: self.fn(*args, **kwargs), self.backend == "best")
+            entry.chosen = "mindspore" if self.backend == "mindspore" and entry.compile_mindspore() else "host"
+            entry.use(entry.chosen)
+        return self.fn(*args, **kwargs) if entry.chosen == "eager" else entry(given)
 
     @property
     def name(self) -> str:
@@ -72,6 +86,9 @@ class Compiled:
         if self.count >= LIMIT:
             self.stop([(f"more than {LIMIT} specialisations", "the call")])
             return self.fn(*args, **kwargs)
+        if sys.getprofile() is not None:
+            log.once(logging.INFO, f"graph of {_name(self.fn)}: runs eagerly while another profiler is running")
+            return self.fn(*args, **kwargs)
         self.count += 1
         watch = Watch(strict=self.fullgraph)
         rec = Recorder(watch, tensors)
@@ -84,18 +101,23 @@ class Compiled:
             self.stop(list(watch.reasons), watch, e)
         finally:
             calls.state.capturing = False
+            rec.finished = True
         try:
             roots = [*objects, *([self.owner] if self.owner is not None else []), self.fn]
             roots = [_plain_function(r) for r in roots]
             entry = entry_from(rec, watch, tensors, roots, out, (args, kwargs), history)
             entry.held = objects  # type: ignore[attr-defined]
+            if rec.splits:
+                self.watch = watch
+                self.splits += [r for r in rec.splits if r not in self.splits]
+                self.breaks += [r for r in rec.splits if r not in self.breaks]
             self.entries.setdefault(key, []).append(entry)
         except (NotCaptured, Stopped) as e:
             reasons = list(watch.reasons)
             if str(e):
                 reasons.append((str(e), _place(self.fn)))
             self.stop(reasons, watch)
-        return out
+        return readings.plain(out)
 
     def stop(self, reasons: list[tuple[str, str]], watch: Watch | None = None, at: BaseException | None = None) -> None:
         """The function runs eagerly from now on, the modules it calls as graphs of their own. RuntimeError: ``fullgraph``."""

@@ -97,6 +97,7 @@ class Program:
         self.writes = any(not s.outs for s in steps)
         self.effects = any(s.row.kind == "effect" for s in steps)
         self.own: Callable[..., Any] | None = None
+        self.why: str | None = None
         self.dead: dict[int, str] = {}
         self.run: Callable[..., Any] | None = None
         self.prune()

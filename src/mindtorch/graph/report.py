@@ -6,6 +6,7 @@ from typing import Any
 
 from mindtorch.graph import choice
 from mindtorch.graph.compiled import Compiled
+from mindtorch.graph.readings import OUTCOMES
 
 
 class Explanation:
@@ -21,7 +22,7 @@ class Explanation:
 
     @property
     def graph_break_count(self) -> int:
-        """Reasons why something runs eagerly."""
+        """Places where a function is split into graphs by a value, or reasons why it runs eagerly."""
         return len(self.breaks) + sum(e.graph_break_count for e in self.inner)
 
     @property
@@ -37,9 +38,10 @@ class Explanation:
             out.append(f"  {g['steps']} steps, {g['kept']} values kept for the backward pass; backend {g['backend']}" + (f" ({times})" if times else ""))
             out += [f"    backward pass on the tape: {where}: {why}" for why, where in g["backward_breaks"]]
             out += [f"    {note}" for note in g["notes"]]
-        if self.breaks:
-            out.append("  runs eagerly because of")
-            out += [f"    {where}: {why}" for why, where in self.breaks]
+        split = [b for b in self.breaks if b[0].endswith(OUTCOMES)]
+        rest = [b for b in self.breaks if b not in split]
+        for title, breaks in (("split where Python goes on by a value", split), ("runs eagerly because of", rest)):
+            out += [f"  {title}"] * bool(breaks) + [f"    {where}: {why}" for why, where in breaks]
         for e in self.inner:
             out += [f"  {line}" for line in e.lines()]
         return out

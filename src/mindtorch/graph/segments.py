@@ -14,13 +14,13 @@ from mindtorch.graph.program import Program, Step, draws
 
 def _ordered(step: Step) -> str | None:
     """Which kind of steps it keeps its order among."""
-    if step.row.kind == "effect":
+    if step.row.kind in ("effect", "write"):  # a gradient is memory of outside that several values may stand for
         return "effect"
-    return "draw" if hasattr(step.row, "kernel") and draws(step.row) else None
+    return "draw" if step.row.kind == "draw" or hasattr(step.row, "kernel") and draws(step.row) else None
 
 
 def _barrier(step: Step) -> bool:
-    return step.row.kind == "effect" and not getattr(step.row, "tensors", 0)
+    return step.row.kind == "decide" or step.row.kind == "effect" and not getattr(step.row, "tensors", 0)
 
 
 def before(program: Program) -> list[set[int]]:

@@ -21,6 +21,8 @@ from mindtorch.core import tape as _tape
 from mindtorch.core import tensor as _tensor
 from mindtorch.core import views as _views
 from mindtorch.core.tensor import Tensor
+from mindtorch.graph import readings
+from mindtorch.ops import convert as _convert
 from mindtorch.ops import subscript as _subscript
 
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -44,7 +46,7 @@ _CORE_ENTRIES = frozenset(
 )
 """Functions of ``core`` that the Python of a captured function may call."""
 _REFUSED = {
-    "item": "reads a value", "_bool": "decides by a value", "_index": "uses a value as an index", "tolist": "reads values",
+    "tolist": "reads values",
     "numpy": "hands the memory out", "_array": "hands the memory out", "kind": "reads a value",
     "_dlpack": "hands the memory out", "register_hook": "registers a hook", "retain_grad": "keeps a gradient", "requires_grad_": "changes requires_grad",
     "_version": "reads a version", "equal": "compares values",
@@ -73,6 +75,8 @@ _LIKE = _tensor.wrap_like.__code__
 _RAW = _tensor.values.__code__
 _APPLY = _function.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 _CUSTOM = frozenset((_APPLY, _function._FunctionNode.apply.__code__))
+_ITEM, _NUMBER = _convert.item.__code__, _convert._scalar(float).__code__
+_READS = {_convert._bool.__code__: "bool", _convert._index.__code__: "index", _ITEM: None, _NUMBER: None}
 _OUT = _dispatch.write_out.__code__
 _AS_INDEX = _subscript._array.__code__
 _SET_ITEM = _subscript.setitem.__code__
@@ -356,6 +360,9 @@ class Watch:
             self.recorder.suspended += 1
             return
         self.inside = frame
+        if self.recorder.reads:
+            for v in frame.f_locals.values():
+                readings.use_all(v)
         if (code is _SET_ITEM or code is _GRAD[1]) and frame.f_back is not None:
             key = (id(frame.f_back), frame.f_back.f_lineno)
             self.set_items[key] = self.set_items.get(key, 0) + 1
@@ -399,6 +406,13 @@ class Watch:
         if code in _GRAD or code in _DATA:
             self._attribute(frame, code)
             return
+        if code in _READS:
+            local = frame.f_locals
+            how = "int" if local.get("kind") is int else _READS[code]
+            if how is not None and local["self"].a.size == 1:
+                ask = readings.ASK[how]
+                self.recorder.decide(local["self"], how, ask, ask(local["self"].a))
+            return
         if code.co_filename == _LOG:
             return  # said once, at the capture
         why = _REFUSED.get(name)
@@ -423,8 +437,8 @@ class Watch:
             self.refuse("data puts other memory in a tensor's place", frame)
 
     def _raw(self, frame: FrameType, code: CodeType) -> None:
-        if self.inside is not None and self.inside.f_code is _SET_ITEM:
-            return  # the program reads its index anew
+        if self.inside is not None and (self.inside.f_code is _SET_ITEM or code is _ITEM and self.inside.f_code is _NUMBER):
+            return  # the program reads its index anew; float() of a tensor is item()
         when = _WHEN.get(code.co_name)
         if when is None or when(frame.f_locals):
             self.refuse(f"{code.co_name} reads values outside of a kernel", frame)
@@ -448,6 +462,9 @@ class Watch:
 
     def _c_call(self, frame: FrameType, fn: Any) -> None:
         owner = getattr(fn, "__self__", None)
+        if self.recorder.reads and getattr(fn, "__module__", None) != "builtins":
+            readings.use_all(owner)
+            readings.use_all(self.recorder.reads)  # C may take a number without asking it
         name = getattr(fn, "__name__", "?")
         if owner is not None and not _is_module(owner):
             if isinstance(owner, _PURE_TYPES):

@@ -13,11 +13,15 @@ import numpy as np
 
 from mindtorch.core.tensor import Leaf, Tensor, wrap
 from mindtorch.engine.host.quiet import quiet
-from mindtorch.graph import effects
+from mindtorch.graph import effects, readings
 from mindtorch.graph.program import Ref, Step
+from mindtorch.ops import convert
 
 RAW = frozenset(("_update_now", "copy_", "fill_", "zero_", "setitem"))
 """Functions, shown as a whole, that may write to the memory of their first argument without a row."""
+
+
+READERS = frozenset((convert.item.__code__, convert._scalar(float).__code__))
 
 
 class Writes:
@@ -47,6 +51,9 @@ class Writes:
     refuse: Any
     step: Any
     constant: Any
+    reads: list[readings.Reading]
+    splits: list[tuple[str, str]]
+    finished: bool
     position: bytes
     draws: bool
     _stream: Any
@@ -227,6 +234,40 @@ class Writes:
         more = () if value is None else (Ref(self.slot(value)),)
         self.step(Step(effects.SET_GRAD, (Ref(i), *more), (), (), None))
         self.writes += 1
+
+    # ------------------------------------------------------------------------------------------ values that Python reads
+    def decide(self, t: Tensor, how: str, ask: Any, answer: Any) -> None:
+        """Python goes on by a value: the program asks again."""
+        if not self._mine() or self.finished:
+            return
+        why = "decides by a value" if answer.__class__ is bool else "uses a value"
+        if self.watch.strict:
+            self.refuse(f"{how} {why}")
+        if any(s.row.kind == "effect" and not s.row.name.endswith(".zero_grad") and s.row is not effects.GRAD for s in self.steps):
+            self.refuse(f"{how} {why} after gradients or parameters were changed")
+        self.step(Step(readings.Decide(f"if_{how}", ask, answer), (Ref(self.slot(t)),), (), (), None))
+        site = self.steps[-1].site
+        split = (f"{how} {why}: {readings.OUTCOMES}", f"{site[0]}:{site[1]}" if site is not None else "the call")
+        if split not in self.splits:
+            self.splits.append(split)
+
+    def read(self, t: Tensor, value: Any) -> Any:
+        """``item()`` was called."""
+        inside = self.watch.inside
+        if not self._mine() or self.watch.trusted or inside is None or inside.f_code not in READERS:
+            return value
+        if inside.f_locals.get("kind") is int:
+            return value  # decided on already
+        i = self.slot(t)
+        if value.__class__ is not float:
+            self.decide(t, "item", readings.number, value)
+            return value
+        got = readings.Reading(value)
+        got.recorder, got.tensor = self, wrap(t.a.copy())
+        j = self.add(got.tensor, "value")
+        self.step(Step(effects.COPY, (Ref(i),), (j,), (False,), None))
+        self.reads.append(got)
+        return got
 
     # ------------------------------------------------------------------------------------------ random numbers
     def drew(self, call: dict[str, Any], out: Any) -> None:

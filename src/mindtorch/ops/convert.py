@@ -217,7 +217,9 @@ def item(self: Tensor) -> Any:
     if self.k.device.type == "meta":
         raise RuntimeError("Tensor.item() cannot be called on meta tensors")
     r = a.item()
-    return float(r) if self.k.dtype is D.bfloat16 else r
+    if self.k.dtype is D.bfloat16:
+        r = float(r)
+    return observe.read(self, r) if observe.OBSERVERS else r
 
 
 def tolist(self: Tensor) -> Any:
