@@ -136,9 +136,10 @@ def run_all(entries: list[str], jobs: int, engine: str | None = None) -> dict[st
             except queue.Empty:
                 w.p.kill()
                 return
-            got = w.ask(name)
+            limit = 600 if engine else 90  # a kernel of MindSpore's takes its time, more so on a busy machine
+            got = w.ask(name, limit)
             if got is None:
-                got = {"status": "crash or hang", "why": "the process died or gave no answer in 90 s"}
+                got = {"status": "crash or hang", "why": f"the process died or gave no answer in {limit} s"}
                 w = Worker(engine)
             out[name] = got
 

@@ -344,6 +344,38 @@ def half_precision_is_rounded_once():
         torch.testing.assert_close(b.grad.cpu(), a.grad, rtol=1.6e-2, atol=2e-3)
 
 
+def _same(a, b, name, signs=True):
+    a, b = a.double().numpy(), b.cpu().double().numpy()
+    np.testing.assert_allclose(b, a, 1e-5, 1e-37, err_msg=name)
+    real = a == a
+    assert not signs or (np.signbit(a) == np.signbit(b))[real].all(), f"{name}: {a.tolist()} {b.tolist()}"
+
+
+@check
+def edges_of_division_and_signs():
+    x = torch.tensor([[1.0, -1.0, 0.0], [2.0, float("nan"), float("inf")]])
+    for y in ([-0.0, 0.0, 3.0], [float("inf"), -float("inf"), -2.0], [float("nan"), 0.5, -0.25]):
+        for name in ("copysign", "div", "floor_divide", "remainder", "fmod", "atan2", "pow", "hypot", "maximum", "minimum", "fmax", "xlogy", "logaddexp", "nextafter"):
+            for d in (torch.float32, torch.float64):
+                f = getattr(torch, name)
+                a, b = x.to(d), torch.tensor(y).to(d)
+                _same(f(a, b), f(a.npu(), b.npu()), name, name not in ("xlogy", "remainder", "fmod", "floor_divide"))
+
+
+@check
+def edges_of_functions():
+    values = [-0.0, 0.0, 0.5, -0.5, 1.5, 2.5, -2.5, float("inf"), -float("inf"), float("nan"), 1e30, -1e30, 88.9, -104.0, 0.999, 0.9999999, -1.0, 1.0]
+    x = torch.tensor(values)
+    signless = {"expm1", "log1p", "tanh", "frac", "round", "sgn", "sign"}
+    for name in (
+        "exp expm1 exp2 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma "
+        "sigmoid logit sinc i0 frac round floor ceil trunc reciprocal abs neg sign sgn square relu isnan isinf nan_to_num signbit"
+    ).split():
+        for d in (torch.float32, torch.float64):
+            f = getattr(torch, name)
+            _same(f(x.to(d)), f(x.to(d).npu()), name, name not in signless)
+
+
 if __name__ == "__main__":
     for name, fn in CHECKS.items():
         try:

@@ -7,6 +7,7 @@ runs its host kernel: that is said at WARNING once per call site, and ``MINDTORC
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ import numpy as np
 from mindtorch import log
 from mindtorch.core import modes, observe
 from mindtorch.core.device import simulated
+from mindtorch.core.dtype import promote_types
 from mindtorch.core.tensor import Tensor, loose_key
 from mindtorch.engine import used
 from mindtorch.engine.mindspore import array as A
@@ -167,20 +169,28 @@ def compute(row: Any, values: list[Any], dev: Any) -> Any:
 
 
 def _launched(row: Any, fn: Any, values: list[Any], dev: Any) -> Any:
-    """The kernel's result. Half precision is widened inside and rounded once, as on the CPU, except where hardware has the operation."""
-    halves = row.half == "f32" and any(
-        t.k.half for v in values for t in (v if isinstance(v, (list, tuple)) else (v,)) if isinstance(t, Tensor)
-    )
-    if not halves or row.name in _NATIVE:
+    """The kernel's result. Half precision is widened inside and rounded once, as on the CPU, except where hardware has the operation.
+
+    Rows that take halves as they are (moves, comparisons) are widened where MindSpore's CPU target has no kernel for halves.
+    """
+    tensors = [t for v in values for t in (v if isinstance(v, (list, tuple)) else (v,)) if isinstance(t, Tensor)]
+    halves = [t.k.dtype for t in tensors if t.k.half]
+    if not halves or row.half != "f32" or row.name in _NATIVE:
         try:
             return _wrap(fn(*[_to_ms(p, v, _memory(p, v)) for p, v in zip(row.params, values)]), dev)
         except (RuntimeError, TypeError) as e:
-            if not (halves and kernels.unregistered(e)):
+            if not (halves and kernels.unregistered(e) and simulated()):
                 raise
     from mindtorch.core import dispatch
 
-    raws, half = dispatch.prepared(row, values)
-    return _narrowed(_wrap(fn(*[_to_ms(p, v, a) for p, v, a in zip(row.params, values, raws)]), dev), half.np)
+    half = dispatch.result_half(functools.reduce(promote_types, halves), row, values)
+    return _narrowed(_wrap(fn(*[_to_ms(p, v, _widened(_memory(p, v))) for p, v in zip(row.params, values)]), dev), half.np)
+
+
+def _widened(a: Any) -> Any:
+    if isinstance(a, list):
+        return [_widened(x) for x in a]
+    return a.astype(np.float32) if isinstance(a, np.ndarray) and a.dtype.itemsize == 2 and a.dtype.kind not in "iu" else a
 
 
 def _narrowed(r: Any, np_dtype: np.dtype) -> Any:

@@ -221,20 +221,14 @@ def scalar(v: Any, np_dtype: np.dtype) -> np.ndarray:
     return a
 
 
-def prepared(row: Any, values: list[Any]) -> tuple[list[Any], D.dtype]:
-    """Raw arguments with half precision widened, and the dtype that float32 results are rounded to."""
-    raws, half, _ = _prepare(row, values)
-    return raws, _result_half(half or D.float32, row, values)
-
-
-def _result_half(half: D.dtype, row: Any, values: Sequence[Any]) -> D.dtype:
+def result_half(half: D.dtype, row: Any, values: Sequence[Any]) -> D.dtype:
     """The half dtype, unless a dtype argument asked for another."""
     return next((v for p, v in zip(row.params, values) if p.type.startswith("dtype") and v is not None), half)
 
 
 def _round(r: Any, half: D.dtype, row: Any, values: Sequence[Any]) -> Any:
     """float32 results of a half computation rounded to the half dtype (unless a dtype argument asked for another)."""
-    half = _result_half(half, row, values)
+    half = result_half(half, row, values)
     if isinstance(r, (tuple, list)):
         return type(r)(_round(x, half, row, values) for x in r)
     if getattr(r, "dtype", None) == np.float32:

@@ -56,7 +56,7 @@ for _name in ("neg", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "square", 
               "logical_not"):  # fmt: skip
     _unary(_name, getattr(mint, _name))
 # mint's have no kernel on the CPU target; the older primitives are the same functions.
-for _name in ("sgn", "signbit", "deg2rad", "rad2deg", "isposinf", "isreal", "lgamma", "i0", "exp2", "log2", "log10", "asin",
+for _name in ("sgn", "deg2rad", "rad2deg", "isposinf", "isreal", "lgamma", "exp2", "log2", "log10", "asin",
               "acos", "atan", "asinh", "acosh"):  # fmt: skip
     if hasattr(ops, _name):
         _unary(_name, getattr(ops, _name))
@@ -74,7 +74,7 @@ def _single(name: str) -> None:
     kernel(name)(run)
 
 
-for _name in ("digamma", "bessel_j0", "bessel_j1"):
+for _name in ("bessel_j0", "bessel_j1"):
     _single(_name)
 
 
@@ -84,7 +84,7 @@ def _tanh(x: Any) -> Any:
     if x.dtype in _COMPLEX:
         return mint.tanh(x)
     e = mint.expm1(mint.abs(x) * -2)
-    return mint.sign(x) * (-e / (e + 2))
+    return mint.sign(x) * (mint.sub(beside(0, e), e) / (e + 2))
 
 
 def refuse(x: Any, kinds: Any) -> None:
@@ -181,7 +181,29 @@ def _true_div(x: Any, y: Any) -> Any:
     x, y = pair(x, y)
     if x.dtype in _COMPLEX and bool(ops.equal(ops.ComplexAbs()(y), ms.Tensor(0, _real_of(y))).any()):
         raise Unsupported("a complex division by zero")
-    return mint.div(x, y)
+    if x.dtype in _COMPLEX or door.target() != "CPU" or 0 in x.shape or 0 in y.shape:
+        return mint.div(x, y)
+    # MindSpore's CPU target forgets the sign of a zero divisor; its reciprocal keeps it.
+    zero = ops.equal(y, beside(0, y))
+    r = mint.div(x, y)
+    return ops.where(zero, mint.mul(x, mint.reciprocal(y)), r) if bool(zero.any()) else r
+
+
+@kernel("signbit")
+def negative(x: Any) -> Any:
+    """Whether the sign is set, of zeros too, which MindSpore's own overlooks."""
+    below = mint.less(x, beside(0, x))
+    if x.dtype not in _FLOATS or 0 in x.shape:
+        return below
+    return mint.logical_or(below, mint.less(mint.reciprocal(x), beside(0, x)))
+
+
+@kernel("copysign")
+def _copysign(x: Any, y: Any) -> Any:
+    x, y = pair(x, y)
+    refuse(x, _NOT_FLOAT)
+    size = mint.abs(x)
+    return ops.where(negative(y), mint.neg(size), size)
 
 
 def _real_of(x: Any) -> Any:
@@ -246,17 +268,41 @@ def _mode_div(x: Any, y: Any, mode: str) -> Any:
     if x.dtype in _INTS and mode is not None:
         _divisible(y)
         return _quotient(x, y, mode == "trunc")[0]
-    return mint.div(x, y, rounding_mode=mode)
+    q = _floored(x, y) if mode == "floor" else _true_div(x, y)
+    return mint.trunc(q) if mode == "trunc" else q
+
+
+def _left(x: Any, y: Any, floored: bool) -> Any:
+    """What division leaves, with the sign of the divisor when ``floored``; MindSpore's own knows no infinite divisor."""
+    if 0 in x.shape or 0 in y.shape:
+        return mint.sub(x, y)
+    endless = mint.isinf(y)
+    r = (mint.remainder if floored else mint.fmod)(x, ops.where(endless, beside(1, y), y))
+    whole = mint.add(x, mint.sub(x, x))  # NaN where x is infinite
+    if floored:
+        other = mint.logical_and(mint.not_equal(x, beside(0, x)), mint.not_equal(mint.less(x, beside(0, x)), mint.less(y, beside(0, y))))
+        whole = ops.where(other, mint.add(y, mint.sub(x, x)), whole)
+    return ops.where(endless, whole, r)
+
+
+def _floored(x: Any, y: Any) -> Any:
+    """The floor of the quotient, from what an exact division leaves."""
+    rest = _left(x, y, False)
+    q = mint.div(mint.sub(x, rest), y)
+    none = beside(0, q)
+    below = mint.logical_and(mint.not_equal(rest, none), mint.not_equal(mint.less(rest, none), mint.less(y, none)))
+    q = mint.sub(q, below.astype(q.dtype))
+    whole = mint.floor(q)
+    whole = mint.add(whole, mint.greater(mint.sub(q, whole), beside(0.5, q)).astype(q.dtype))
+    return ops.where(ops.equal(y, none), _true_div(x, y), whole)
 
 
 def _divide(name: str) -> None:
-    fn = getattr(mint, name)
-
     def run(x: Any, y: Any) -> Any:
         x, y = pair(x, y)
         refuse(x, _NOT_REAL)
         if x.dtype not in _INTS:
-            return fn(x, y)
+            return _floored(x, y) if name == "floor_divide" else _left(x, y, name == "remainder")
         _divisible(y)
         return _quotient(x, y, name == "fmod")[0 if name == "floor_divide" else 1]
 
@@ -302,7 +348,8 @@ for _name in ("maximum", "minimum"):
 def _xlogy(x: Any, y: Any) -> Any:
     x, y = pair(x, y)
     refuse(x, _NOT_FLOAT)
-    return mint.xlogy(x, y)
+    none = mint.logical_and(ops.equal(x, beside(0, x)), ops.equal(y, y))
+    return ops.where(none, beside(0, x), mint.xlogy(x, y))
 
 
 def _shift(name: str) -> None:
@@ -366,7 +413,7 @@ def _log_of_sum(name: str, exp: Callable[..., Any], scale: float) -> None:
 
 _log_of_sum("logaddexp", mint.exp, 1.0)
 _log_of_sum("logaddexp2", ops.exp2, 1 / np.log(2))
-for _name in ("atan2", "bitwise_or", "bitwise_xor", "hypot", "copysign", "heaviside", "lcm", "igamma", "igammac"):
+for _name in ("atan2", "bitwise_or", "bitwise_xor", "hypot", "heaviside", "lcm", "igamma", "igammac"):
     if hasattr(ops, _name):
         _binary(_name, getattr(ops, _name))
 

@@ -13,7 +13,7 @@ from mindtorch.engine.mindspore.kernels import Unsupported, kernel
 from mindtorch.engine.mindspore.kernels.activations import number
 from mindtorch.engine.mindspore.kernels.moves import _hosted
 from mindtorch.engine.mindspore.kernels.order import extreme_at, isnan, order
-from mindtorch.engine.mindspore.kernels.pointwise import _where, pair, zeros
+from mindtorch.engine.mindspore.kernels.pointwise import _where, negative, pair, zeros
 from mindtorch.engine.mindspore.kernels.reductions import total
 
 ms = door.load()
@@ -61,32 +61,84 @@ def _spherical_j0(x: Any) -> Any:
 _TAIL = math.sqrt(0.5)
 
 
+@kernel("i0")
+def _i0(x: Any) -> Any:
+    return ops.bessel_i0(_wide(x)).astype(x.dtype)  # single precision would overflow early
+
+
 @kernel("erfinv")
 def _erfinv(x: Any) -> Any:
-    """MindSpore's (good to 1e-4), made exact by three steps of Newton's method on the smaller of erf and erfc."""
-    if x.dtype not in _REAL:
-        raise Unsupported(f"dtype {x.dtype}")
-    a = mint.abs(x)
-    edge = mint.greater_equal(a, number(1, x))
-    inner = _where(edge, zeros(x), a)
+    """MindSpore's (good to 1e-4) made exact by Newton's method up to a half; beyond from the smaller tail of the normal distribution."""
+    a = mint.abs(_wide(x))
+    edge = mint.greater_equal(a, number(1, a))
+    tail = mint.logical_and(mint.greater(a, number(0.5, a)), mint.logical_not(edge))
+    inner = _where(mint.less_equal(a, number(0.5, a)), a, zeros(a))
     y = ops.erfinv(inner)
     for _ in range(3):
-        # erfc keeps its digits where erf is next to 1
-        low, high = mint.sub(mint.erf(y), inner), mint.sub(mint.sub(number(1, x), inner), mint.erfc(y))
-        miss = _where(mint.less(inner, number(0.5, x)), low, high)
-        y = mint.sub(y, mint.mul(miss, mint.mul(mint.exp(mint.mul(y, y)), number(math.sqrt(math.pi) / 2, x))))
-    y = mint.mul(mint.sign(x), y)
-    bad = _where(ops.equal(a, number(1, x)), mint.mul(mint.sign(x), mint.add(zeros(x), number(np.inf, x))),
-                 mint.add(zeros(x), number(np.nan, x)))  # fmt: skip
-    return _where(mint.logical_or(edge, isnan(x)), bad, y)
+        miss = mint.sub(mint.erf(y), inner)
+        y = mint.sub(y, mint.mul(miss, mint.mul(mint.exp(mint.mul(y, y)), number(math.sqrt(math.pi) / 2, a))))
+    beyond = _ndtri(mint.mul(mint.sub(number(1, a), _where(tail, a, _full(0.75, a))), number(0.5, a)))
+    y = _where(tail, mint.mul(beyond, number(-_TAIL, a)), y)
+    y = _where(ops.equal(a, number(1, a)), _full(np.inf, a), _where(edge, _full(np.nan, a), y))
+    return _where(isnan(a), a, mint.mul(y, mint.sign(x).astype(a.dtype))).astype(x.dtype)
+
+
+# Terms of the asymptotic series of digamma: Bernoulli numbers B(2k) over 2k.
+_DIGAMMA = tuple(b / (2 * k) for k, b in enumerate((1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6), 1))
+
+
+@kernel("digamma")
+def _digamma(x: Any) -> Any:
+    """By its series beyond 10, reached by steps of one, and by reflection below 0; MindSpore's own is good to 2e-5."""
+    y = _wide(x)
+    below = mint.less(y, zeros(y))
+    z = _where(below, mint.sub(number(1, y), y), y)
+    steps = zeros(y)
+    for _ in range(10):
+        small = mint.less(z, number(10, y))
+        steps = mint.add(steps, _where(small, mint.div(number(1, y), z), zeros(y)))
+        z = _where(small, mint.add(z, number(1, y)), z)
+    w = mint.div(number(1, y), mint.mul(z, z))
+    series = zeros(y)
+    for term in reversed(_DIGAMMA):
+        series = mint.mul(mint.add(series, number(term, y)), w)
+    r = mint.sub(mint.sub(mint.sub(mint.log(z), mint.div(number(0.5, y), z)), series), steps)
+    part = mint.sub(y, mint.round(y))  # tan has period one here, and keeps its digits next to a pole
+    pole = mint.logical_and(below, ops.equal(part, zeros(y)))
+    turned = mint.div(number(math.pi, y), mint.tan(mint.mul(_where(pole, _full(0.25, y), part), number(math.pi, y))))
+    r = _where(below, mint.sub(r, turned), r)
+    r = _where(pole, _full(np.nan, y), r)
+    r = _where(ops.equal(y, zeros(y)), _where(negative(y), _full(np.inf, y), _full(-np.inf, y)), r)
+    return _where(ops.equal(y, _full(-np.inf, y)), _full(np.nan, y), r).astype(x.dtype)
+
+
+def _trigamma(x: Any) -> Any:
+    """Reflection below a half, steps of one, the asymptotic series; in the precision of ``x``, whose errors near the poles are PyTorch's."""
+    one, pi = number(1, x), number(np.float32(math.pi) if x.dtype == ms.float32 else math.pi, x)
+    low = mint.less(x, number(0.5, x))
+    base = _where(low, mint.sub(one, x), x)
+    sine = mint.sin(mint.mul(x, pi))
+    r = _where(low, mint.neg(mint.div(mint.mul(pi, pi), mint.mul(sine, sine))), zeros(x))
+    for _ in range(6):
+        r = mint.add(r, mint.div(one, mint.mul(base, base)))
+        base = mint.add(base, one)
+    i = mint.div(one, mint.mul(base, base))
+    series = zeros(x)
+    for c in (-1 / 30, 1 / 42, -1 / 30, 1 / 6):
+        series = mint.mul(mint.add(series, number(c, x)), i)
+    tail = mint.add(mint.add(one, mint.div(number(0.5, x), base)), series)
+    r = mint.add(r, mint.div(tail, base))
+    return _where(low, mint.neg(r), r)
 
 
 @kernel("polygamma")
 def _polygamma(n: int, x: Any) -> Any:
-    if x.dtype != ms.float32:
+    if n > 1 and x.dtype != ms.float32:
         raise Unsupported(f"MindSpore's polygamma of {x.dtype} has single precision")
     if n == 0:
-        return ops.digamma(x)
+        return _digamma(x)
+    if n == 1:
+        return _trigamma(x)
     return ops.polygamma(ms.Tensor(n, ms.int64), x)
 
 
