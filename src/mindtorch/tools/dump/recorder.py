@@ -103,7 +103,7 @@ class Recorder:
         self._range_done = False
         self.module_stack: list[str] = []
         self._known: dict[int, Any] = {}
-        self._weights: dict[str, tuple[Any, np.ndarray, Any]] = {}
+        self._weights: dict[str, tuple[Any, np.ndarray, np.ndarray]] = {}
         self._updates = 0
         self._walked = False
         self.busy = False
@@ -333,22 +333,24 @@ class Recorder:
             for p in group["params"]:
                 path = self.parameters.get(id(p))
                 if path is not None and p.grad is not None:
-                    found[path] = self._brief(p.grad)
-                    g = np.abs(values.to_array(p.grad))
+                    g = values.to_array(p.grad)
+                    stats = values.statistics(g, quick=True)
+                    found[path] = brief(stats)
                     # Where the gradient is rounding noise an adaptive optimiser moves by a full step in either direction.
-                    real = g > 1e-5 * g.max(initial=0.0) if g.size else None
-                    if real is not None and bool(((g > 0) & ~real).any()):
+                    tiny = _below(g, 1e-5 * max(abs(stats.max), abs(stats.min)))
+                    if np.count_nonzero(tiny) > g.size - np.count_nonzero(g):
                         noisy.append(path)
-                    self._weights[path] = (p, values.to_array(p, copy=True), real)
+                    self._weights[path] = (p, values.to_array(p, copy=True), tiny)
         self.files.call({"optimizer": name, "step": self.step, "grads": found, "noisy": noisy})
 
     def after_update(self, name: str) -> None:
         """The optimiser has stepped: write by how much each weight moved."""
         moved: dict[str, Any] = {}
-        for path, (p, old, real) in self._weights.items():
+        for path, (p, old, tiny) in self._weights.items():
             with np.errstate(all="ignore"):
-                step = np.asarray(values.to_array(p) - old)
-                moved[path] = brief(values.statistics(step if real is None else np.where(real, step, 0)))
+                step = np.subtract(values.to_array(p), old, out=old)
+                np.copyto(step, 0, where=tiny)
+                moved[path] = brief(values.statistics(step, quick=True))
         self._weights = {}
         self.files.call({"optimizer": name, "step": self.step, "moved": moved})
 
@@ -363,7 +365,7 @@ class Recorder:
     def _brief(self, t: Any) -> list[Any] | None:
         """Statistics of a weight or gradient, never remembered: kernels and optimisers write these without a new version."""
         try:
-            return brief(values.statistics(values.to_array(t)))
+            return brief(values.statistics(values.to_array(t), quick=True))
         except TypeError:
             return None
 
@@ -425,6 +427,14 @@ class Recorder:
         three = [getattr(st, k) if st is not None and c in asked else NAN for c, k in (("max", "max"), ("min", "min"), ("avg", "mean"))]
         norm = st.norm if st is not None and "l2norm" in asked else []
         self.files.line(name, v.dtype, v.shape, three, v.md5 or [], norm)
+
+
+def _below(g: np.ndarray, limit: float) -> np.ndarray:
+    """Where the elements of a gradient are smaller than ``limit``."""
+    if g.dtype.kind == "c":
+        return np.abs(g) < limit
+    with np.errstate(all="ignore"):
+        return (g < limit) & (g > -limit)
 
 
 def _small(label: str, t: Any, dtype: str, shape: tuple[int, ...]) -> Value | None:
