@@ -1,7 +1,8 @@
-"""Eager against graph (and PyTorch's eager mode): ``python benchmarks/graph.py [rounds] [--torch] [--mindspore]``.
+"""Eager against graph (and PyTorch's eager mode): ``python benchmarks/graph.py [rounds] [--torch] [--mindspore] [--only NAME]``.
 
-For each network: the first call as a graph, then medians of inference (``no_grad``) and of a training step (forward,
-backward, SGD), the sides asked in turn. ``--mindspore`` adds the ms.jit backend where it can compile the network.
+For each network: the first call as a graph, then inference (``no_grad``), a training step whose model is a
+graph (forward, backward, SGD), and a training step that is one graph as a whole; the sides are asked in turn.
+``--mindspore`` adds the ms.jit backend. ``auto`` is what the default backend settled on.
 """
 
 from __future__ import annotations
@@ -56,16 +57,43 @@ def train(torch: Any, module: Any, call: Any, x: Any) -> Callable[[], Any]:
     return run
 
 
-def medians(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Median milliseconds of each, asked in turn after five warm-up calls."""
+def whole(torch: Any, module: Any, x: Any, wrap: Callable[[Any], Any]) -> Callable[[], Any]:
+    """One training step as one function, given to ``wrap``."""
+    opt = torch.optim.SGD(module.parameters(), 1e-4)
+
+    def step(x: Any) -> Any:
+        opt.zero_grad()
+        loss = module(x).square().mean()
+        loss.backward()
+        opt.step()
+        return loss
+
+    call = wrap(step)
+    return lambda: call(x)
+
+
+def steady(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Milliseconds of each, asked in turn after the calls that capture, compile and choose.
+
+    The lower quartile: other work on the machine only ever adds. The order changes from round to round.
+    """
     times: dict[str, list[float]] = {k: [] for k in runs}
-    for i in range(rounds + 5):
-        for name, run in runs.items():
+    names = list(runs)
+    for i in range(rounds + 12):
+        for name in names[i % len(names) :] + names[: i % len(names)]:
             start = time.perf_counter()
-            run()
-            if i >= 5:
+            runs[name]()
+            if i >= 12:
                 times[name].append(1e3 * (time.perf_counter() - start))
-    return {k: statistics.median(v) for k, v in times.items()}
+    return {k: statistics.quantiles(v, n=4)[0] for k, v in times.items()}
+
+
+def first(call: Callable[[], Any]) -> float:
+    """Milliseconds until a graph answers from its program: the call that captures, and the one that compiles."""
+    start = time.perf_counter()
+    call()
+    call()
+    return 1e3 * (time.perf_counter() - start)
 
 
 def measure(name: str, args: argparse.Namespace, libs: dict[str, Any]) -> dict[str, dict[str, float]]:
@@ -75,39 +103,42 @@ def measure(name: str, args: argparse.Namespace, libs: dict[str, Any]) -> dict[s
     torch = libs["ours"]
     module, x = networks(torch)[name]
     module.train()
+    backends = ["host", *(["mindspore"] if args.mindspore else []), "auto"]
+    graphs = {b: mindtorch.graph(module, backend=b) for b in backends}
+    steps = {b: whole(torch, module, x, lambda f, b=b: mindtorch.graph(f, backend=b)) for b in backends}
     sides: dict[str, tuple[Any, Any, Any, Any]] = {"eager": (torch, module, module, x)}
-    graph = mindtorch.graph(module, backend="host")
-    sides["graph"] = (torch, module, graph, x)
-    if args.mindspore:
-        sides["graph (ms.jit)"] = (torch, module, mindtorch.graph(module, backend="mindspore"), x)
+    sides.update((b, (torch, module, g, x)) for b, g in graphs.items())
+    at_once: dict[str, Callable[[], Any]] = {"eager": whole(torch, module, x, lambda f: f), **steps}
     if args.torch:
         theirs, xt = networks(libs["torch"])[name]
-        sides["PyTorch eager"] = (libs["torch"], theirs.train(), theirs, xt)
-    start = time.perf_counter()
-    graph(x)
-    first = {"graph": 1e3 * (time.perf_counter() - start)}
-    return {
-        "first call": first,
-        "inference": medians({k: infer(t, c, x) for k, (t, _, c, x) in sides.items()}, args.rounds),
-        "training": medians({k: train(t, m, c, x) for k, (t, m, c, x) in sides.items()}, args.rounds),
-    }
+        sides["PyTorch"] = (libs["torch"], theirs.train(), theirs, xt)
+        at_once["PyTorch"] = whole(libs["torch"], theirs, xt, lambda f: f)
+    out = {"first calls": {b: first(infer(torch, graphs[b], x)) for b in backends if b != "auto"}}
+    out["first steps"] = {b: first(steps[b]) for b in backends if b != "auto"}
+    out["inference"] = steady({k: infer(t, c, x) for k, (t, _, c, x) in sides.items()}, args.rounds)
+    out["training"] = steady({k: train(t, m, c, x) for k, (t, m, c, x) in sides.items()}, args.rounds)
+    out["whole step"] = steady(at_once, args.rounds)
+    return out
 
 
 def main() -> None:
-    """Print a table."""
+    """Print the times, network by network."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rounds", nargs="?", type=int, default=100)
     parser.add_argument("--torch", action="store_true", help="measure PyTorch's eager mode too")
     parser.add_argument("--mindspore", action="store_true", help="measure the ms.jit backend too")
+    parser.add_argument("--only", default="", help="only networks whose name contains this")
     args = parser.parse_args()
-    libs = {"ours": importlib.import_module("mindtorch.torch")}
-    if args.torch:
+    libs = {}
+    if args.torch:  # first: libgomp is its own
         libs["torch"] = importlib.import_module("torch")
         libs["torch"].set_num_threads(1)
+    libs["ours"] = importlib.import_module("mindtorch.torch")
     for name in networks(libs["ours"]):
-        print(name)
-        for kind, times in measure(name, args, libs).items():
-            print(f"  {kind:<11}" + "".join(f"{k} {v:9.3f} ms   " for k, v in times.items()))
+        if args.only in name:
+            print(name, flush=True)
+            for kind, times in measure(name, args, libs).items():
+                print(f"  {kind:<11}" + "".join(f"{k} {v:9.3f} ms   " for k, v in times.items()), flush=True)
 
 
 if __name__ == "__main__":
