@@ -320,3 +320,88 @@ def test_what_a_step_may_not_hold_is_a_break() -> None:
         assert any(why in reason for reason, _ in graph.breaks), graph.breaks
     assert sched.last_epoch == 2
     mindtorch.graph.reset()
+
+
+class Trainer:
+    """A step as a method: what it uses hangs on ``self``."""
+
+    def __init__(self) -> None:
+        self.model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 4))
+        self.criterion, self.scale = nn.CrossEntropyLoss(), 1.0
+        self.opt: Any = torch.optim.AdamW(self.model.parameters(), 0.01)
+
+    def step(self, x: Any, t: Any) -> Any:
+        self.opt.zero_grad()
+        out = self.model(x)
+        loss = self.criterion(out, t) * self.scale
+        loss.backward()
+        self.opt.step()
+        return loss.item(), out
+
+
+def replaced(t: Trainer) -> None:
+    t.model[0].weight = nn.Parameter(torch.ones(16, 8))
+
+
+def another_optimiser(t: Trainer) -> None:
+    t.opt = torch.optim.SGD(t.model.parameters(), 0.1)
+
+
+def a_group_more(t: Trainer) -> None:
+    t.opt.add_param_group({"params": [nn.Parameter(torch.ones(2))]})
+
+
+def a_gradient_set(t: Trainer) -> None:
+    t.model[0].weight.grad = torch.ones(16, 8)
+
+
+def scaled(t: Trainer) -> None:
+    t.scale = 2.0
+
+
+EVENTS: dict[str, tuple[Callable[[Trainer], Any], int]] = {
+    "nothing": (lambda t: None, 1),
+    "eval": (lambda t: t.model.eval(), 2),
+    "frozen": (lambda t: t.model[0].weight.requires_grad_(False), 2),
+    "replaced": (replaced, 1),
+    "loaded": (lambda t: t.model.load_state_dict(Trainer().model.state_dict()), 1),
+    "optimiser": (another_optimiser, 2),
+    "group": (a_group_more, 1),
+    "gradient": (a_gradient_set, 1),
+    "number": (scaled, 2),
+    "option": (lambda t: t.opt.param_groups[0].update(weight_decay=0.5, lr=0.1), 1),
+    "hook": (lambda t: t.model[0].register_forward_hook(lambda m, i, o: o * 2), 2),
+}
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_what_changes_between_steps_is_seen(event: str) -> None:
+    happens, graphs = EVENTS[event]
+    results = []
+    for use in (False, True):
+        torch.manual_seed(0)
+        trainer = Trainer()
+        call = mindtorch.graph(trainer.step, backend="host") if use else trainer.step
+        found: list[Any] = []
+        for k in range(6):
+            if k == 3:
+                happens(trainer)
+            loss, out = call(torch.randn(5, 8), torch.tensor(LABELS))
+            found += [loss, out.detach().numpy()]
+        results.append(found + flat(trainer.model.state_dict()) + flat(trainer.opt.state_dict()))
+        if use:
+            assert not call.breaks and sum(len(v) for v in call.entries.values()) == graphs
+    assert same(*results)
+
+
+def test_options_of_an_optimiser_that_the_function_reads_are_guarded() -> None:
+    opt = torch.optim.SGD([nn.Parameter(torch.ones(2))], 0.5)
+    sched = torch.optim.lr_scheduler.ExponentialLR(opt, 0.5)
+
+    def f(x: Any) -> Any:
+        return x * opt.param_groups[0]["lr"] + sched.get_last_lr()[0]
+
+    graph = mindtorch.graph(f, backend="host")
+    for lr in (0.5, 0.25, 0.125):
+        assert graph(torch.ones(1)).item() == graph(torch.ones(1)).item() == 2 * lr
+        opt.step(), sched.step()

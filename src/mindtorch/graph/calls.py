@@ -15,7 +15,7 @@ from mindtorch.graph.capture import Recorder, plain
 from mindtorch.graph.guards import Guards, Unwatched, alike
 from mindtorch.graph.program import Program, Ref, Slot, Step, attach, draws
 from mindtorch.graph.readings import Diverged, Reading, number
-from mindtorch.graph.watch import Watch, global_names
+from mindtorch.graph.watch import Watch, global_names, keeps_state
 
 
 class _State(threading.local):
@@ -371,12 +371,14 @@ def _guards(watch: Watch, roots: list[Any]) -> Guards:
     from mindtorch.torch.nn.modules import _hooks
 
     names: set[str] = set()
+    own: set[str] = set()
     for code in watch.frames:
-        names.update(code.co_names)
-        for c in code.co_consts:  # comprehensions and inner functions
-            names.update(getattr(c, "co_names", ()))
+        here = {*code.co_names, *[n for c in code.co_consts for n in getattr(c, "co_names", ())]}  # inner functions too
+        names |= here
+        if keeps_state(code):
+            own |= here
     hooked = _hooks.HOOKED
-    g = Guards(names, hooked)
+    g = Guards(names, hooked, own)
     h = g.const(_hooks)
     g.test(f"{h}.HOOKED is not {hooked}" + (f" or {h}._has_any_global_hook()" if hooked else ""))
     if hooked and _hooks._has_any_global_hook():

@@ -103,7 +103,8 @@ class Compiled:
             calls.state.capturing = False
             rec.finished = True
         try:
-            roots = [*objects, *([self.owner] if self.owner is not None else []), self.fn]
+            owner = self.owner if self.owner is not None else getattr(self.fn, "__self__", None)
+            roots = [*objects, *([owner] if owner is not None else []), self.fn]
             roots = [_plain_function(r) for r in roots]
             entry = entry_from(rec, watch, tensors, roots, out, (args, kwargs), history)
             entry.held = objects  # type: ignore[attr-defined]

@@ -46,8 +46,9 @@ def _simple(v: Any) -> bool:
 class Guards:
     """Collects tests while it walks the state, then compiles them to one function."""
 
-    def __init__(self, names: set[str], hooked: bool) -> None:
-        self.names = names
+    def __init__(self, names: set[str], hooked: bool, own: set[str]) -> None:
+        """``names`` occur in the code that ran, ``own`` of them in the user's or in what keeps state beside modules."""
+        self.names, self.own = names, own
         self.open = bool(names & _OPEN)
         self.hooked = hooked
         self.lines: list[str] = []
@@ -199,6 +200,9 @@ class Guards:
             return
         d = getattr(v, "__dict__", None)
         if cls.__module__.startswith("mindtorch.") and not hasattr(v, "_modules"):
+            # An optimiser that is only called needs no guard: its step reads what it needs.
+            for key in sorted(self.own & set(d or ())) if d is not None else ():
+                self.walk(d[key], f"{self.const(d)}[{key!r}]", f"{what}.{key}")
             return
         if d is None or any("__slots__" in b.__dict__ and b.__dict__["__slots__"] for b in cls.__mro__[:-1]):
             if cls.__flags__ & (1 << 9):  # a class written in Python

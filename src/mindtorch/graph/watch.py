@@ -114,6 +114,11 @@ def kind_of(code: CodeType) -> str:
     return "nn" if room in ("torch", "torchvision") else "inner"
 
 
+def keeps_state(code: CodeType) -> bool:
+    """Whether a function is the user's, or of a room whose objects keep state of their own."""
+    return kind_of(code) == "user" or code.co_filename.startswith(_STATEFUL)
+
+
 @functools.lru_cache(maxsize=8192)
 def raw_reader(code: CodeType) -> bool:
     """Whether a function of ``ops`` may look at a tensor's values outside of a kernel."""
