@@ -177,10 +177,16 @@ def main() -> None:
     ap.add_argument("--jobs", type=int, default=2)
     ap.add_argument("--beside", help="json of a second instrument (ops -> both, strict), compared entry by entry")
     ap.add_argument("--engine", choices=["npu-sim", "mindspore"], help="measure MindSpore's kernels (conformance_engines.py)")
+    ap.add_argument("--page", action="store_true", help="measure nothing: write the page again from docs/conformance.json")
     ap.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = ap.parse_args()
     if args.worker:
         worker(args.engine)
+        return
+    if args.page:
+        import conformance_page
+
+        conformance_page.rewrite(ROOT)
         return
     wanted = entries(args.regex)
     measured = run_all([n for n, why in wanted.items() if not why], args.jobs, args.engine)

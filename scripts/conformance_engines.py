@@ -112,7 +112,7 @@ def column(root: Path, results: dict[str, Any], host: dict[str, Any]) -> dict[st
     words = {n: "wrong" if w == "absent" and host.get(n, {}).get("status") != "absent" else w for n, w in words.items()}
     count = Counter(w for w in words.values() if w)
     entries = {n: {"word": w, "why": _why(results[n], w)} for n, w in words.items() if w}
-    return {"commit": commit(root), "totals": {w: count[w] for w in WORDS}, "measured": sum(count.values()), "entries": entries}
+    return {"commit": commit(root), "scale": SCALE, "totals": {w: count[w] for w in WORDS}, "measured": sum(count.values()), "entries": entries}
 
 
 def line(engine: str, column: dict[str, Any]) -> str:
@@ -139,14 +139,14 @@ def head(columns: dict[str, dict[str, Any]]) -> list[str]:
     lines = ["", "| | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
     lines += [f"| {w} | " + " | ".join(str(c["totals"][w]) for c in columns.values()) + " |" for w in WORDS]
     lines.append("| measured | " + " | ".join(str(c["measured"]) for c in columns.values()) + " |")
-    at = ", ".join(f"{e} at commit {c['commit']}" for e, c in columns.items() if "commit" in c)
+    at = ", ".join(f"{e} at commit {c['commit']} and {c['scale']:g} times the tolerance below" for e, c in columns.items() if "commit" in c)
     return [
         *lines, "",
         "*CPU*: what runs by default. *npu-sim* (`make conformance ENGINE=npu-sim`): every tensor is on the simulated accelerator.",
         "*mindspore* (`ENGINE=mindspore`): CPU tensors with `MINDTORCH_KERNELS=mindspore`. *right*: MindSpore's kernels alone, numbers",
         "drawn on the host by design included; *accepted*: MindSpore takes types and shapes and has no kernel for its CPU target, so the",
-        f"host computed it; *fallback*: the host computed a part. The last two columns run up to {LIMIT} samples of an entry, at {SCALE:g} times",
-        f"the tolerance below: MindSpore's own kernels round differently. Measured: {at}. Nothing here ran on Ascend.",
+        f"host computed it; *fallback*: the host computed a part. The last two columns run up to {LIMIT} samples of an entry, with a wider",
+        f"tolerance because MindSpore's own kernels round differently: {at}. Nothing here ran on Ascend.",
     ]  # fmt: skip
 
 

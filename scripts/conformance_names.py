@@ -171,3 +171,10 @@ def declared_deviations() -> list[tuple[str, str]]:
 
     assert mt.Tensor is not None
     return [(row.name, row.note) for row in ROWS if row.note]
+
+
+def kernel_deviations() -> list[tuple[str, str]]:
+    """(row, note) of every MindSpore kernel that differs from the host's by more than rounding."""
+    from mindtorch.engine.mindspore.kernels.differs import DIFFERS
+
+    return list(DIFFERS.items())

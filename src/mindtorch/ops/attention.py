@@ -14,7 +14,7 @@ from mindtorch.core.observe import whole
 from mindtorch.core.snapshot import watch
 from mindtorch.core.tape import relabel
 from mindtorch.core.tensor import Tensor, cell_of, constant, wrap
-from mindtorch.ops import softmax
+from mindtorch.ops import notes, softmax
 from mindtorch.ops.linear import linear
 from mindtorch.ops.table import SPACES, composite, put
 
@@ -88,6 +88,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, mask: Any, is_causal: bool
     "is_causal=False, "
     "*, float? scale=None, bool enable_gqa=False)",
     ns="F",
+    note=notes.HALF,
 )
 def scaled_dot_product_attention(
     query: Tensor,

@@ -16,6 +16,7 @@ from mindtorch.core.signature import to_ints
 from mindtorch.core.tensor import Tensor
 from mindtorch.engine import convolution as K
 from mindtorch.engine.host.layout import like
+from mindtorch.ops import notes
 from mindtorch.ops.table import composite, op, vjp
 
 Ints = tuple[int, ...]
@@ -45,6 +46,7 @@ def _conv_vjp(
     half="f32",
     node="ConvolutionBackward0",
     grad=vjp(("input", "weight", "bias"), _conv_vjp),
+    note=f"convolutions and transposed convolutions: {notes.HALF}",
 )
 def conv_nd(a: np.ndarray, w: np.ndarray, b: Any, stride: Ints, pads: Ints, dilation: Ints, groups: int) -> np.ndarray:
     """Convolution of matching arrays; the public functions have checked them."""

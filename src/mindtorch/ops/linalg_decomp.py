@@ -11,6 +11,7 @@ from mindtorch.core import dtype as D
 from mindtorch.core.errors import check
 from mindtorch.core.tensor import Tensor, constant, values
 from mindtorch.engine.host import linalg as K
+from mindtorch.ops import notes
 from mindtorch.ops.linalg import matmul, mh
 from mindtorch.ops.table import NS, SPACES, composite, op, put
 
@@ -317,7 +318,7 @@ def _eigh_grad(g: Any, out: Any) -> Tensor:
 _eigh = op("linalg_eigh(T A, str UPLO)", ns="_C", grad={"A": lambda g, out: _eigh_grad(g, out)})(K.eigh)
 
 
-@composite("eigh(T A, any UPLO='L')", ns="linalg", out=True, structseq="eigenvalues eigenvectors")
+@composite("eigh(T A, any UPLO='L')", ns="linalg", out=True, structseq="eigenvalues eigenvectors", note=notes.LAPACK)
 def eigh(A: Tensor, UPLO: Any = "L") -> Any:  # noqa: N803
     """Eigenvalues (ascending) and eigenvectors of Hermitian matrices; only the triangle ``UPLO`` is read."""
     return eigh.row.structseq(*_eigh(A, UPLO))
@@ -349,7 +350,7 @@ def _eig_grad(g: Any, out: Any, dtype: Any) -> Tensor:
 _eig = op("linalg_eig(T A)", ns="_C", grad={"A": lambda g, out, A_dtype: _eig_grad(g, out, A_dtype)})(K.eig)
 
 
-@composite("eig(T A)", ns="linalg", out=True, structseq="eigenvalues eigenvectors")
+@composite("eig(T A)", ns="linalg", out=True, structseq="eigenvalues eigenvectors", note=notes.LAPACK)
 def linalg_eig(A: Tensor) -> Any:  # noqa: N803
     """Complex eigenvalues and eigenvectors (columns of norm 1)."""
     return linalg_eig.row.structseq(*_eig(A))
@@ -404,7 +405,7 @@ _svd = op(
 _svdvals = op("_linalg_svdvals(T A)", ns="_C", grad={})(K.svdvals)
 
 
-@composite("svd(T A, any full_matrices=True, *, any driver=None)", ns="linalg", out=True, structseq="U S Vh")
+@composite("svd(T A, any full_matrices=True, *, any driver=None)", ns="linalg", out=True, structseq="U S Vh", note=notes.LAPACK)
 def linalg_svd(A: Tensor, full_matrices: Any = True, *, driver: Any = None) -> Any:  # noqa: N803
     """(U, S, Vh). ``driver`` chooses a CUDA routine: RuntimeError when given for a CPU tensor, as PyTorch's."""
     check(
@@ -462,7 +463,7 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
     return ldl_factor_ex.row.structseq(ld, piv, info)
 
 
-@composite("ldl_factor(T A, *, bool hermitian=False)", ns="linalg", out=True, structseq="LD pivots")
+@composite("ldl_factor(T A, *, bool hermitian=False)", ns="linalg", out=True, structseq="LD pivots", note=notes.LAPACK)
 def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:  # noqa: N803
     """Packed LDL factor and pivots."""
     ld, piv, info = _ldl(A, hermitian)

@@ -424,6 +424,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:  # noqa: N803
     ns="linalg",
     out=True,
     structseq="solution residuals rank singular_values",
+    note="driver='gels' solves by singular values too: a matrix without full rank has the least solution, which PyTorch leaves undefined",
 )
 def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Any:  # noqa: N803
     """Least-squares solution of ``A X = B``, squared residuals, rank, singular values (as the driver computes them)."""

@@ -12,6 +12,7 @@ from mindtorch.core.errors import check
 from mindtorch.core.signature import to_int, to_ints
 from mindtorch.core.tensor import Tensor, constant
 from mindtorch.engine.host import linalg as K
+from mindtorch.ops import notes
 from mindtorch.ops.linalg import matmul, mh
 from mindtorch.ops.linalg_solve import inv, linalg_solve
 from mindtorch.ops.table import SPACES, composite, op
@@ -32,7 +33,7 @@ _matrix_exp = op("linalg_matrix_exp(T A)", ns="_C", half="f32", grad={"A": lambd
 )
 
 
-@composite("matrix_exp(T A)", ns="torch Tensor linalg")
+@composite("matrix_exp(T A)", ns="torch Tensor linalg", note=notes.HALF)
 def matrix_exp(A: Tensor) -> Tensor:  # noqa: N803
     """Exponential of square matrices."""
     return _matrix_exp(A)

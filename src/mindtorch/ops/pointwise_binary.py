@@ -105,6 +105,7 @@ def _modulo(sig: str, node: str, quotient: Callable[..., Tensor], kernel: Any) -
         inplace=True,
         out=True,
         grad=dict(input=lambda g: g, other=lambda g, input, other: -g * quotient(input, other)),
+        note="exact also where the quotient is beyond the dtype's range, where PyTorch's vectorised code gives NaN",
     )(kernel)
 
 

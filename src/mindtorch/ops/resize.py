@@ -12,6 +12,7 @@ from mindtorch.core.tensor import Tensor
 from mindtorch.engine.host import resize as K
 from mindtorch.engine.host import sample as S
 from mindtorch.engine.host.layout import like
+from mindtorch.ops import notes
 from mindtorch.ops.pool_adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from mindtorch.ops.table import composite, namespace, op, vjp
 
@@ -313,6 +314,7 @@ def _told(align_corners: Any) -> None:
 @composite(
     "grid_sample(T input, T grid, str mode='bilinear', str padding_mode='zeros', bool? align_corners=None)",
     ns="F",
+    note=notes.HALF,
 )
 def grid_sample(input: Any, grid: Any, mode: str, padding_mode: str, align_corners: Any) -> Any:
     """Input (N, C, *size) read at grid (N, *out, d) of positions in [-1, 1], x first: (N, C, *out)."""

@@ -11,6 +11,7 @@ from mindtorch.core.errors import check
 from mindtorch.core.signature import to_int
 from mindtorch.core.tensor import Tensor, constant, values
 from mindtorch.engine.host import sort as K
+from mindtorch.ops import notes
 from mindtorch.ops.reduce import at_index
 from mindtorch.ops.table import composite, op
 
@@ -31,13 +32,13 @@ _sort = op(
 )(K.sort)
 
 
-@composite("sort(T input, any dim=-1, any descending=False, *, any stable=None)", out=True)
+@composite("sort(T input, any dim=-1, any descending=False, *, any stable=None)", out=True, note=notes.TIES)
 def sort(input: Tensor, dim: Any = -1, descending: Any = False, *, stable: Any = None) -> Any:
-    """(values, indices) along ``dim``; always stable, as PyTorch's CPU sort is."""
+    """(values, indices) along ``dim``; always stable."""
     return _sort(input, to_int(dim), bool(descending), stable)
 
 
-@composite("argsort(T input, any dim=-1, any descending=False, *, any stable=None)")
+@composite("argsort(T input, any dim=-1, any descending=False, *, any stable=None)", note=notes.TIES)
 def argsort(input: Tensor, dim: Any = -1, descending: Any = False, *, stable: Any = None) -> Tensor:
     """Indices that sort ``input`` along ``dim``."""
     return _sort(input, to_int(dim), bool(descending), stable)[1]
@@ -59,7 +60,7 @@ _topk = op(
 )(K.topk)
 
 
-@composite("topk(T input, int k, any dim=-1, bool largest=True, bool sorted=True)", out=True)
+@composite("topk(T input, int k, any dim=-1, bool largest=True, bool sorted=True)", out=True, note=f"sorted also with sorted=False; {notes.TIES}")
 def topk(input: Tensor, k: Any, dim: Any = -1, largest: bool = True, sorted: bool = True) -> Any:
     """(values, indices) of the ``k`` largest (smallest) elements along ``dim``, always in order."""
     return _topk(input, to_int(k), to_int(dim), largest, sorted)
@@ -81,13 +82,13 @@ _kthvalue = op("kthvalue(T input, int number, dim dim=-1, bool keepdim=False)", 
 )
 
 
-@composite("kthvalue(T input, int k, any dim=-1, bool keepdim=False)", out=True)
+@composite("kthvalue(T input, int k, any dim=-1, bool keepdim=False)", out=True, note=notes.TIES)
 def kthvalue(input: Tensor, k: Any, dim: Any = -1, keepdim: bool = False) -> Any:
     """(value, index) of the ``k``-th smallest element (from 1) along ``dim``."""
     return _kthvalue(input, to_int(k), to_int(dim), bool(keepdim))
 
 
-mode = op("mode(T input, dim dim=-1, bool keepdim=False)", **dict(_PICK))(K.mode)
+mode = op("mode(T input, dim dim=-1, bool keepdim=False)", **_PICK, note=notes.TIES)(K.mode)
 
 # ------------------------------------------------------------------------------------------ unique values
 _unique2 = op("_unique2(T input)", half="f32", ns="_C", nondiff=(0, 1, 2), grad={})(K.unique)
@@ -206,7 +207,7 @@ bincount = op("bincount(T input, T? weights=None, int minlength=0)", promote="no
 _histc = op("histc(T input, int bins, float min, float max)", half="f32", ns="_C", grad={})(K.histc)
 
 
-@composite("histc(T input, int bins=100, N min=0, N max=0)", out=True)
+@composite("histc(T input, int bins=100, N min=0, N max=0)", out=True, note=notes.HALF)
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     """Counts of elements in ``bins`` equal bins between ``min`` and ``max`` (the data's range when equal)."""
     return _histc(input, int(bins), float(min), float(max))

@@ -11,6 +11,7 @@ from mindtorch.core import dtype as D
 from mindtorch.core.errors import check
 from mindtorch.core.tensor import Tensor, constant
 from mindtorch.engine.host import special as K
+from mindtorch.ops import notes
 from mindtorch.ops import pointwise_unary as _unary  # noqa: F401 - its rows get names here
 from mindtorch.ops import softmax as _softmax  # noqa: F401
 from mindtorch.ops.table import SPACES, alias, composite, op
@@ -19,8 +20,8 @@ _TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
 _SQRT_2 = math.sqrt(2.0)
 
 
-def _row(name: str, kernel: Any, ns: str = "special", inplace: bool = False, **grad: Any) -> Any:
-    options: dict[str, Any] = {"grad": grad} if grad else {}
+def _row(name: str, kernel: Any, ns: str = "special", inplace: bool = False, note: str = "", **grad: Any) -> Any:
+    options: dict[str, Any] = {"grad": grad, "note": note} if grad else {"note": note}
     return op(f"{name}(T input)", promote="float", inplace=inplace, out=True, ns=ns, **options)(kernel)
 
 
@@ -112,6 +113,9 @@ i0 = _everywhere("i0", K.scipy_ufunc("i0"), input=lambda g, input: g * i1(input)
 i0e = _row("i0e", K.scipy_ufunc("i0e"), input=lambda g, input, out: g * (i1e(input) - input.sgn() * out))
 i1 = _row("i1", K.scipy_ufunc("i1"), input=lambda g, input, out: _i1_grad(g, input, out))
 i1e = _row("i1e", K.scipy_ufunc("i1e"), input=lambda g, input, out: _i1e_grad(g, input, out))
+_NOTES = {
+    name: notes.EXACT.format(f"{off}, in float64 too") for name, off in (("bessel_j0", "2e-7"), ("bessel_j1", "4e-7"), ("bessel_y0", "2e-7"), ("bessel_y1", "8e-7"))
+}
 for _name, _fn in (
     ("bessel_j0", "j0"),
     ("bessel_j1", "j1"),
@@ -122,11 +126,11 @@ for _name, _fn in (
     ("modified_bessel_k0", "k0"),
     ("modified_bessel_k1", "k1"),
 ):
-    _row(_name, K.scipy_ufunc(_fn))
+    _row(_name, K.scipy_ufunc(_fn), note=_NOTES.get(_name, ""))
 for _name, _fn in (("scaled_modified_bessel_k0", "k0e"), ("scaled_modified_bessel_k1", "k1e")):
     op(f"{_name}(T x)", promote="float", out=True, ns="special")(K.scipy_ufunc(_fn))
 spherical_bessel_j0 = op("spherical_bessel_j0(T x)", promote="float", out=True, ns="special")(K.spherical_j0)
-airy_ai = op("airy_ai(T x)", promote="float", out=True, ns="special")(K.airy_ai)
+airy_ai = op("airy_ai(T x)", promote="float", out=True, ns="special", note=notes.EXACT.format("3e-6, in float64 too"))(K.airy_ai)
 
 
 # ------------------------------------------------------------------------------------------ logs and entropy
@@ -198,6 +202,7 @@ igamma = op(
     inplace=True,
     out=True,
     grad={"input": _no_first("igamma"), "other": lambda g, input, other: _gamma_density(g, input, other)},
+    note=notes.EXACT.format("8e-6, in float64 2e-9"),
 )(K.scipy_ufunc("gammainc"))
 igammac = op(
     "igammac(T input, T other)",
@@ -205,6 +210,7 @@ igammac = op(
     inplace=True,
     out=True,
     grad={"input": _no_first("igammac"), "other": lambda g, input, other: -_gamma_density(g, input, other)},
+    note=igamma.row.note,
 )(K.scipy_ufunc("gammaincc"))
 alias("gammainc", igamma, ns="special")
 alias("gammaincc", igammac, ns="special")

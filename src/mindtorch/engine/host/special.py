@@ -203,7 +203,14 @@ def airy_ai(a: np.ndarray) -> Any:
     from scipy.special import airy
 
     with quiet():
-        return np.asarray(airy(a.astype(np.float64))[0]).astype(a.dtype)
+        x = a.astype(np.float64)
+        r = np.asarray(airy(x)[0])
+        far = np.isfinite(x) & (np.abs(x) > 1e6)  # SciPy gives NaN there
+        if np.any(far):
+            size = np.where(far, np.abs(x), 1.0)
+            wave = np.sin(size * np.sqrt(size) * (2 / 3) + np.pi / 4) / (np.sqrt(np.pi) * np.sqrt(np.sqrt(size)))
+            r = np.where(far, np.where(x > 0, 0.0, wave), r)
+        return r.astype(a.dtype)
 
 
 # ------------------------------------------------------------------------------------------ polynomials
