@@ -58,3 +58,12 @@ def test_noise_is_not_reported_and_a_fault_is(source, fault, tmp_path):
     assert sum(len(s.rows.calls) for s in same.steps) > 30
     record(mt, source.replace(*fault), str(tmp_path / "c.py"), str(tmp_path / "c"), 5)
     assert not compare(str(tmp_path / "a"), str(tmp_path / "c"), QUIET).ok
+
+
+def test_steps_behind_a_crossed_zero_are_not_judged(tmp_path):
+    """After many steps the drift makes gradients differ by more than rounding; the summary says from where on."""
+    record(torch, DRIFT, str(tmp_path / "a.py"), str(tmp_path / "a"), 25, dump_type="statistics")
+    record(mt, DRIFT, str(tmp_path / "b.py"), str(tmp_path / "b"), 25, dump_type="statistics")
+    result = compare(str(tmp_path / "a"), str(tmp_path / "b"), QUIET)
+    assert result.ok, result.summary()
+    assert len(result.steps) == 25

@@ -150,6 +150,8 @@ def _rank(out: Comparison, rank: int, a: RankDump, b: RankDump, options: Options
             folder = output_path if rank == 0 else os.path.join(output_path, f"rank{rank}")
             for name, table in result.tables.items():
                 table.save(os.path.join(folder, f"ts_api_{name}_{number}.csv"))
+    if judge.note:
+        out.notes.append(judge.note)
 
 
 def _step(rank: int, number: int, a: RankDump, b: RankDump, x: Step, y: Step, options: Options) -> StepResult:
