@@ -322,7 +322,7 @@ def copies_keep_what_is_shared():
 def draws_follow_the_order_of_memory():
     x = torch.ones(4, 6)
     for f in (
-        lambda t: F.dropout(t.t(), 0.5), lambda t: torch.rand_like(t.t()), lambda t: t.t().clone().normal_(), lambda t: t[1:3, ::2].uniform_(),
+        lambda t: F.dropout(t.t(), 0.5), lambda t: torch.native_dropout(t.t(), 0.5, True)[0], lambda t: torch.rand_like(t.t()), lambda t: t.t().clone().normal_(), lambda t: t[1:3, ::2].uniform_(),
         lambda t: nn.MultiheadAttention(6, 2, dropout=0.5).to(t.device)(t, t, t)[0], lambda t: torch.randperm(5, device=t.device, out=torch.empty(5, dtype=torch.int64, device=t.device)),
     ):  # fmt: skip
         torch.manual_seed(2)

@@ -38,6 +38,8 @@ def test_refusals_say_what_to_do():
         torch.ones(2, requires_grad=True).to_mindspore()
     with pytest.raises(TypeError, match="mindspore.Tensor"):
         torch.from_mindspore(np.ones(2))
+    with pytest.raises(TypeError, match=r"not mindspore\.Tensor \(torch\.as_tensor"):
+        torch.ones(2) + ms.Tensor([1.0, 2.0])
     with pytest.raises(ValueError, match="grad_position"):
         mindtorch.value_and_grad(lambda x: x, None, None)
 

@@ -147,6 +147,8 @@ def compute(row: Any, values: list[Any], dev: Any) -> Any:
         return A.duplicate(values[0].a)
     _check_devices(row, values, dev)
     fn, why = kernels.find(row.name), ""
+    if row.name == "native_dropout" and not values[0].a.flags.c_contiguous:
+        fn = None  # the mask is drawn in the order of memory, which the kernel does not see
     if fn is not None:
         try:
             r = _launched(row, fn, values, dev)

@@ -80,7 +80,10 @@ def _kind(value: Any) -> str:
         return "Tensor"
     if isinstance(value, (tuple, list)) and value:
         return f"{type(value).__name__} of {_kind(value[0])}"
-    return type(value).__name__
+    name = type(value).__name__
+    if name == "Tensor":  # another library's: MindSpore's, or PyTorch's
+        return f"{type(value).__module__.partition('.')[0]}.Tensor (torch.as_tensor makes one of ours of it)"
+    return name
 
 
 def bad(row: str, p: Param, pos: int, value: Any, want: str) -> TypeError:

@@ -329,7 +329,7 @@ put(
     is_nested=property(lambda self: False), is_xpu=property(lambda self: False), is_npu=property(lambda self: self.k.device.type == "npu"),
     names=property(lambda self: (None,) * self.a.ndim), name=property(lambda self: None),
     is_set_to=lambda self, o: self.a.shape == o.a.shape and self.a.strides == o.a.strides and address(self.a) == address(o.a),
-    apply_=apply_, map_=map_, is_coalesced=lambda self: True, to_dense=lambda self, dtype=None: self, has_names=lambda self: False,
+    apply_=apply_, map_=map_, is_coalesced=lambda self: True, to_dense=lambda self, dtype=None: self if dtype is None else self.to(dtype), has_names=lambda self: False,
     dim_order=lambda self: tuple(sorted(range(self.a.ndim), key=lambda d: -self.a.strides[d])),
     t_=_moved(lambda x: x.t()), transpose_=_moved(lambda x, a, b: x.transpose(a, b)), squeeze_=_moved(lambda x, *d, **k: x.squeeze(*d, **k)),
     unsqueeze_=_moved(lambda x, dim: x.unsqueeze(dim)), swapaxes_=_moved(lambda x, a, b: x.transpose(a, b)),
