@@ -62,7 +62,10 @@ def test_ops_of_a_training_are_pytorchs(tmp_path):
 def test_kernels_of_mindspore_are_named(tmp_path, monkeypatch):
     monkeypatch.setenv("MINDTORCH_KERNELS", "mindspore")
     (tmp_path / "conv.py").write_text("import torch\ntorch.conv2d(torch.ones(1, 2, 8, 8), torch.ones(2, 2, 3, 3))\ntorch.ones(3).exp()\n")
-    kernels = {r.op: r.kernel for r in panel.both(str(tmp_path / "conv.py"), [], False, False)}
+    own = []
+    kernels = {r.op: r.kernel for r in panel.both(str(tmp_path / "conv.py"), [], False, False, own)}
+    assert {(k.kernel, k.calls) for k in own} >= {("Conv2D", 1), ("Exp", 1)} and all(k.total > 0 for k in own)
+    assert "Conv2D" in panel.kernel_text(own) and "ran no kernel" in panel.kernel_text([])
     assert kernels["aten::conv2d"].startswith("MindSpore") and kernels["aten::exp"].startswith("MindSpore")
     assert kernels["aten::ones"] == "NumPy"
 

@@ -13,6 +13,7 @@ def main(argv: list[str]) -> int:
     p = argparse.ArgumentParser(prog="python -m mindtorch panel", description=(__doc__ or "").replace("``", "'"))
     p.add_argument("--against", choices=("torch",), help="run the script under PyTorch too; what loses most time comes first")
     p.add_argument("--shapes", action="store_true", help="one row for each op and its shapes, not for each type of op")
+    p.add_argument("--mindspore", action="store_true", help="also the kernels MindSpore ran, by mindspore.profiler")
     p.add_argument("--rows", type=int, default=30, help="rows to show (30)")
     p.add_argument("--json", metavar="FILE", help="write all rows")
     p.add_argument("script")
@@ -25,7 +26,8 @@ def main(argv: list[str]) -> int:
         print(f"python -m mindtorch panel: no such file: {o.script}", file=sys.stderr)
         return 2
     try:
-        made = panel.both(o.script, args, bool(o.against), o.shapes)
+        kernels: list[panel.KernelTime] | None = [] if o.mindspore else None
+        made = panel.both(o.script, args, bool(o.against), o.shapes, kernels)
     except panel.RunFailed as e:
         print(f"python -m mindtorch panel: {e}", file=sys.stderr)
         return 2
@@ -33,4 +35,6 @@ def main(argv: list[str]) -> int:
         with open(o.json, "w", encoding="utf-8") as f:
             json.dump(panel.as_json(made), f, indent=1)
     print(panel.text(made, o.rows))
+    if kernels is not None:
+        print(panel.kernel_text(kernels))
     return 0

@@ -7,10 +7,13 @@ each with all that happens inside. What they are made of differs between the fra
 from __future__ import annotations
 
 import argparse
+import csv
+import glob
 import json
 import os
 import runpy
 import sys
+import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -36,6 +39,29 @@ class OpTime:
     bytes: int = 0
     prepared: float = 0.0
     """Microseconds of compiling or loading kernels, which ``total`` is without: a second run does not pay for it."""
+
+
+@dataclass
+class KernelTime:
+    """A kernel of MindSpore's by its own profiler: times in microseconds."""
+
+    kernel: str
+    calls: int
+    total: float
+    mean: float
+
+
+def read_kernels(folder: str) -> list[KernelTime]:
+    """Kernels of a recording of ``mindspore.profiler``, longest first; none when MindSpore computed nothing."""
+    found: dict[str, KernelTime] = {}
+    for path in glob.glob(os.path.join(glob.escape(folder), "**", "cpu_op_type_info_*.csv"), recursive=True):
+        with open(path, encoding="utf-8", newline="") as f:
+            for row in csv.DictReader(f):
+                k = found.setdefault(row["op_type"], KernelTime(row["op_type"], 0, 0.0, 0.0))
+                k.calls += int(row["type_occurrences"])
+                k.total += float(row["total_compute_time"]) * 1e3
+                k.mean = k.total / k.calls
+    return sorted(found.values(), key=lambda k: -k.total)
 
 
 def _phase(e: Any) -> str | None:
@@ -131,10 +157,21 @@ def main(argv: list[str] | None = None) -> None:
     p = argparse.ArgumentParser(prog="python -m mindtorch.tools.op_times", description=(__doc__ or "").replace("``", "'"))
     p.add_argument("--frame", choices=frameworks.FRAMEWORKS, required=True)
     p.add_argument("--out", required=True, metavar="FILE")
+    p.add_argument("--kernels", metavar="FILE", help="also write what MindSpore's own profiler says of its kernels")
     p.add_argument("script")
     p.add_argument("args", nargs=argparse.REMAINDER)
     o = p.parse_args(argv)
-    found = measure(o.frame, o.script, o.args)
+    if o.kernels:
+        from mindtorch.engine.mindspore import runtime_profiler
+
+        with tempfile.TemporaryDirectory() as folder:
+            with runtime_profiler.kernels(folder):
+                found = measure(o.frame, o.script, o.args)
+            kernels = read_kernels(folder)
+        with open(o.kernels, "w", encoding="utf-8") as f:
+            json.dump([asdict(k) for k in kernels], f)
+    else:
+        found = measure(o.frame, o.script, o.args)
     with open(o.out, "w", encoding="utf-8") as f:
         json.dump([asdict(s) for s in found], f)
 

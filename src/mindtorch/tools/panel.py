@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mindtorch.tools import frameworks
-from mindtorch.tools.op_times import OpTime
+from mindtorch.tools.op_times import KernelTime, OpTime
 
 
 class RunFailed(RuntimeError):
@@ -49,17 +49,22 @@ class Row:
         return self.total - (self.torch_total or 0.0)
 
 
-def measure(script: str, args: Sequence[str], frame: str) -> list[OpTime]:
-    """Times of the script's ops under "mindtorch" or "pytorch". RunFailed when it fails there."""
+def measure(script: str, args: Sequence[str], frame: str, kernels: list[KernelTime] | None = None) -> list[OpTime]:
+    """Times of the script's ops under "mindtorch" or "pytorch"; ``kernels`` is filled with MindSpore's. RunFailed when it fails there."""
     home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     env = {k: v for k, v in os.environ.items() if k != "MINDTORCH_SWITCH"}
     env["PYTHONPATH"] = os.pathsep.join(p for p in (home, env.get("PYTHONPATH")) if p)
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "ops.json")
-        command = [sys.executable, "-m", "mindtorch.tools.op_times", "--frame", frame, "--out", out, os.path.abspath(script), *args]
+        more = os.path.join(folder, "kernels.json")
+        command = [sys.executable, "-m", "mindtorch.tools.op_times", "--frame", frame, "--out", out]
+        command += [*([] if kernels is None else ["--kernels", more]), os.path.abspath(script), *args]
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RunFailed(f"{script} failed under {frame}:\n{done.stderr[-2000:]}")
+        if kernels is not None:
+            with open(more, encoding="utf-8") as f:
+                kernels += [KernelTime(**row) for row in json.load(f)]
         with open(out, encoding="utf-8") as f:
             return [OpTime(**row) for row in json.load(f)]
 
@@ -119,7 +124,17 @@ def as_json(panel: Sequence[Row]) -> list[dict[str, Any]]:
     return [asdict(r) for r in panel]
 
 
-def both(script: str, args: Sequence[str], against: bool, by_shape: bool) -> list[Row]:
+def kernel_text(kernels: Sequence[KernelTime]) -> str:
+    """MindSpore's kernels as a table."""
+    if not kernels:
+        return "MindSpore ran no kernel (host kernels are faster here; MINDTORCH_KERNELS=mindspore makes it compute all it can)."
+    whole = sum(k.total for k in kernels) or 1.0
+    lines = [f"{'kernel of MindSpore':36}{'calls':>7}{'total us':>12}{'mean us':>11}{'share':>8}"]
+    lines += [f"{k.kernel[:35]:36}{k.calls:7d}{k.total:12.1f}{k.mean:11.2f}{k.total / whole:8.1%}" for k in kernels]
+    return "\n".join(lines)
+
+
+def both(script: str, args: Sequence[str], against: bool, by_shape: bool, kernels: list[KernelTime] | None = None) -> list[Row]:
     """Run and compare. RunFailed when the script fails, also where PyTorch is asked for and not installed."""
     theirs = measure(script, args, frameworks.PYTORCH) if against else None
-    return rows(measure(script, args, frameworks.MINDTORCH), theirs, by_shape)
+    return rows(measure(script, args, frameworks.MINDTORCH, kernels), theirs, by_shape)

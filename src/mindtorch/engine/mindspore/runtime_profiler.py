@@ -1,6 +1,12 @@
-"""MindSpore's Runtime Profiler: on and off. It records only in a process started with ``MS_ENABLE_RUNTIME_PROFILER=1``."""
+"""MindSpore's Runtime Profiler, on and off (it records only in a process started with ``MS_ENABLE_RUNTIME_PROFILER=1``), and its
+profiler of kernels."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mindtorch.engine.mindspore import door
 
 
 def start() -> None:
@@ -15,3 +21,13 @@ def stop() -> None:
     from mindspore._c_expression import _framework_profiler_step_end
 
     _framework_profiler_step_end()
+
+
+@contextmanager
+def kernels(folder: str) -> Iterator[None]:
+    """MindSpore's profiler around a block; when it is over its csv files lie in folders below ``folder``. Loads MindSpore."""
+    door.load()
+    from mindspore.profiler import ProfilerActivity, profile, tensorboard_trace_handler
+
+    with profile(activities=[ProfilerActivity.CPU], on_trace_ready=tensorboard_trace_handler(folder)):
+        yield
