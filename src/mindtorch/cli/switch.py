@@ -107,6 +107,13 @@ def _exists(name: str) -> bool:
         return False
 
 
+def _remedy(name: str) -> str:
+    """What a package says about a part of it that is absent, or about the package that is absent itself."""
+    parent, _, last = name.rpartition(".")
+    reasons = getattr(sys.modules.get(f"mindtorch.{parent}"), "_ABSENT", {})
+    return f": {reasons[last]}" if last in reasons else ""
+
+
 class _Finder:
     """Answers for the torch family."""
 
@@ -122,7 +129,7 @@ class _Finder:
             if _asked_by_find_spec():
                 return None
             raise ModuleNotFoundError(
-                f"No module named '{name}': this program runs on mindtorch, which has no {name}", name=name
+                f"No module named '{name}': this program runs on mindtorch, which has no {name}{_remedy(name)}", name=name
             )
         spec = importlib.machinery.ModuleSpec(
             name, _Loader(), origin=real.origin, is_package=real.submodule_search_locations is not None

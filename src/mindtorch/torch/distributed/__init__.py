@@ -11,6 +11,7 @@ from .distributed_c10d import _get_default_group as _get_default_group
 _SUBMODULES = {"algorithms", "distributed_c10d", "elastic", "launch", "nn", "run"}
 _ABSENT = {
     "fsdp": "parameters are not sharded; DistributedDataParallel keeps them whole in each process",
+    "_composable": "parameters are not sharded; DistributedDataParallel keeps them whole in each process",
     "tensor": "tensors are not sharded; use the collectives of torch.distributed",
     "device_mesh": "use torch.distributed.new_group for groups of ranks",
     "init_device_mesh": "use torch.distributed.new_group for groups of ranks",

@@ -166,7 +166,10 @@ class Reducer:
     """
 
     def __init__(self, pg: Any, params: list[Tensor], cap: int, as_view: bool, static: bool = False) -> None:
+        from mindtorch.torch.distributed import ReduceOp
+
         self.pg = pg
+        self.sum, self.max = ReduceOp.SUM, ReduceOp.MAX
         self.params = params
         self.as_view = as_view
         self.static = static
@@ -292,12 +295,17 @@ class Reducer:
         b = self.buckets[k]
         if self.hook is not None:
             self.jobs.append(self.hook[1](self.hook[0], GradBucket(b, k, k == len(self.buckets) - 1)))
-        else:
+        elif k < len(self.buckets) - 1:
             self.jobs.append(self._submit(b.buffer))
+        else:
+            # nothing is left to overlap with: without others under way it needs no other thread
+            self.jobs.append(None)
 
     def finish(self) -> None:
         """Wait for all buckets and write the averages back."""
         self.expect = False
+        if self.jobs[-1] is None:
+            self.jobs[-1] = self._reduce(self.buckets[-1].buffer)
         anywhere = self.known
         if self.find and anywhere is None:
             anywhere = self._used_anywhere()
@@ -310,9 +318,10 @@ class Reducer:
         self.jobs = []
 
     def _submit(self, buffer: np.ndarray) -> Any:
-        from mindtorch.torch.distributed import ReduceOp
+        return self.pg.channel.submit(lambda: self.pg.all_reduce(buffer, self.sum))
 
-        return self.pg.channel.submit(lambda: self.pg.all_reduce(buffer, ReduceOp.SUM))
+    def _reduce(self, buffer: np.ndarray) -> np.ndarray:
+        return self.pg.channel.run(lambda: self.pg.all_reduce(buffer, self.sum))
 
     def _result(self, b: Bucket, job: Any) -> None:
         if self.hook is not None:
@@ -320,17 +329,15 @@ class Reducer:
             value = value[0] if isinstance(value, (list, tuple)) else value
             out = value.detach().cpu().a.reshape(-1)
         else:
-            out = job.result()
+            out = job if job.__class__ is np.ndarray else job.result()
         if out.ctypes.data != b.buffer.ctypes.data:
             b.buffer[...] = out
 
     def _used_anywhere(self) -> np.ndarray:
         """Which parameters got a gradient in any process: the others keep what they have."""
-        from mindtorch.torch.distributed import ReduceOp
-
         flags = np.zeros(len(self.params), np.int32)
         flags[[i for i in self.fired if self.params[i].grad is not None]] = 1
-        return self.pg.channel.run(lambda: self.pg.all_reduce(flags, ReduceOp.MAX))
+        return self.pg.channel.run(lambda: self.pg.all_reduce(flags, self.max))
 
     def _give(self, p: Tensor, slot: np.ndarray) -> None:
         g = p.grad
@@ -346,8 +353,7 @@ class Reducer:
         """Take part in one reduction with nothing to give: this process has no batches left."""
         for b in self.buckets:
             b.buffer[...] = 0
-            job = self._submit(b.buffer)
-            job.result()
+            self._reduce(b.buffer)
         if asks:
             self.fired = {}
             self._used_anywhere()
