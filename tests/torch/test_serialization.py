@@ -3,7 +3,9 @@
 
 import collections
 import copy
+import importlib
 import io
+import mmap
 import pickle
 import zipfile
 
@@ -293,3 +295,39 @@ def test_generators_and_subclasses():
     assert mt.rand(3, generator=copy.deepcopy(mt.Generator().manual_seed(3))).tolist() == want
     sub = mt.load(ours(mt.ones(2).as_subclass(Sub)), weights_only=False)
     assert type(sub) is Sub and repr(sub) == "Sub([1., 1.])"
+
+
+@pytest.mark.parametrize("t", [mt, torch])
+def test_settings_by_name(t, tmp_path):
+    config = importlib.import_module(f"{t.__name__}.utils.serialization").config
+    before = {k: v for k, v in config.get_config_copy().items() if k[0] != "_"}
+    assert before == {
+        "load.mmap": False, "load.endianness": None, "load.mmap_flags": mmap.MAP_PRIVATE, "load.calculate_storage_offsets": False,
+        "save.compute_crc32": True, "save.use_pinned_memory_for_d2h": False, "save.storage_alignment": 64,
+    }  # fmt: skip
+    with config.patch({"save.storage_alignment": 4096, "save.compute_crc32": False}):
+        assert not t.serialization.get_crc32_options() and config.save.storage_alignment == 4096
+        t.save({"w": t.arange(3), "v": t.ones(2)}, tmp_path / "a.pth")
+    with zipfile.ZipFile(tmp_path / "a.pth") as z:
+        assert all(i.CRC == 0 for i in z.infolist())
+    raw = (tmp_path / "a.pth").read_bytes()
+    assert b"4096" in raw and raw.index(np.arange(3).tobytes()) % 4096 == 0 and raw.index(np.ones(2, "f4").tobytes()) % 4096 == 0
+    for other in (mt, torch):
+        assert other.load(tmp_path / "a.pth", mmap=True)["w"].tolist() == [0, 1, 2]
+    assert config.patch("load.mmap", True)(lambda: config.load.mmap)() is True and config.load.mmap is False
+    with pytest.raises(AttributeError, match="save.nothing does not exist"):
+        config.save.nothing = 1
+
+
+def test_settings_are_checked_and_have_effect(tmp_path):
+    config = mt.utils.serialization.config
+    mt.save(mt.ones(2), tmp_path / "a.pth")
+    with config.patch("load.mmap", True):
+        assert mt.load(tmp_path / "a.pth").untyped_storage().filename == str(tmp_path / "a.pth")
+    assert mt.load(tmp_path / "a.pth").untyped_storage().filename is None
+    for name, value, error in (
+        ("save.storage_alignment", 0, ValueError), ("load.endianness", "big", TypeError), ("load.nothing", 1, AttributeError)
+    ):  # fmt: skip
+        with pytest.raises(error), config.patch(name, value):
+            pass
+    assert set(dir(config.load)) == {"mmap", "endianness", "mmap_flags", "calculate_storage_offsets"}

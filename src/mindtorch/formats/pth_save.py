@@ -16,7 +16,7 @@ from mindtorch.formats.files import atomic_write
 from mindtorch.formats.pth_hooks import Hooks
 from mindtorch.formats.pth_pickle import Global, NamingPickler
 from mindtorch.formats.pth_storage import StorageData
-from mindtorch.formats.pth_zip import ZipWriter
+from mindtorch.formats.pth_zip import ALIGNMENT, ZipWriter
 
 
 def _dump(obj: Any, stream: Any, protocol: int, hooks: Hooks, pid_of: Any, pickle_module: Any) -> None:
@@ -65,7 +65,7 @@ def _table_over(base: Any) -> dict[Any, Any]:
 
 
 def _write_zip(
-    obj: Any, file: Any, root: str, protocol: int, hooks: Hooks, pickle_module: Any, order: bool, checked: bool, skip: bool
+    obj: Any, writer: ZipWriter, protocol: int, hooks: Hooks, pickle_module: Any, order: bool, skip: bool
 ) -> None:
     kept: dict[str, tuple[str, StorageData]] = {}
 
@@ -75,10 +75,9 @@ def _write_zip(
 
     buffer = io.BytesIO()
     _dump(obj, buffer, protocol, hooks, pid_of, pickle_module)
-    writer = ZipWriter(file, root, checked)
     writer.record("data.pkl", buffer.getvalue())
     writer.record(".format_version", b"1")
-    writer.record(".storage_alignment", b"64")
+    writer.record(".storage_alignment", str(writer.alignment).encode())
     if order:
         writer.record("byteorder", b"little")
     for key, data in kept.values():
@@ -102,10 +101,11 @@ def save(
     byteorder: bool = True,
     checksums: bool = True,
     skip_data: bool = False,
+    alignment: int = ALIGNMENT,
 ) -> None:
     """Write ``obj`` to ``f`` (path or object with ``write``). A path is replaced only when everything is written.
 
-    With ``skip_data`` the storages get their place in the file, but no contents.
+    With ``skip_data`` the storages get their place in the file, but no contents. Records start at multiples of ``alignment``.
     """
     if skip_data and legacy:
         raise RuntimeError("Cannot use skip_data=True with _use_new_zipfile_serialization=False")
@@ -118,7 +118,8 @@ def save(
 
             pth_legacy.write_stream(file, protocol, dump)
         else:
-            _write_zip(obj, file, root, protocol, hooks, pickle_module, byteorder, checksums, skip_data)
+            writer = ZipWriter(file, root, checksums, alignment)
+            _write_zip(obj, writer, protocol, hooks, pickle_module, byteorder, skip_data)
 
     if isinstance(f, (str, os.PathLike)):
         path = os.fspath(f)

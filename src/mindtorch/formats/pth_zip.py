@@ -38,11 +38,13 @@ def threads() -> int:
 class ZipWriter:
     """Writes records one after the other to ``file`` (only ``write`` is used), all below the folder ``root``.
 
-    With ``checked=False`` every checksum is written as zero, as PyTorch does on request.
+    With ``checked=False`` every checksum is written as zero, as PyTorch does on request. Contents start at multiples of
+    ``alignment``.
     """
 
-    def __init__(self, file: Any, root: str, checked: bool = True) -> None:
+    def __init__(self, file: Any, root: str, checked: bool = True, alignment: int = ALIGNMENT) -> None:
         self.file = file
+        self.alignment = alignment
         self.checked = checked
         self.root = root
         self.at = 0
@@ -62,7 +64,7 @@ class ZipWriter:
         path = f"{self.root}/{name}".encode()
         big = size >= _U32
         extra = struct.pack("<HHQQ", 1, 16, size, size) if big else b""
-        pad = -(self.at + _LOCAL.size + len(path) + len(extra) + 4) % ALIGNMENT
+        pad = -(self.at + _LOCAL.size + len(path) + len(extra) + 4) % self.alignment
         extra += struct.pack("<2sH", b"FB", pad) + b"Z" * pad
         short = _U32 if big else size
         self.entries.append((path, self.at, size, crc))

@@ -442,8 +442,9 @@ def _write(obj: Any, f: Any, pickle_module: Any, protocol: int, zipped: bool, by
         legacy=not zipped,
         pickle_module=pickle_module,
         byteorder=byteorder,
-        checksums=_options["crc32"],
-        skip_data=_options["skip_data"],
+        checksums=OPTIONS["crc32"],
+        skip_data=OPTIONS["skip_data"],
+        alignment=OPTIONS["alignment"],
     )
 
 
@@ -489,12 +490,12 @@ def load(
         f,
         _LoadHooks(map_location),
         safe=safe,
-        mmap=bool(mmap if mmap is not None else _options["mmap"]) and isinstance(f, (str, os.PathLike)),
-        shared=_options["mmap_flags"] == mmap_module.MAP_SHARED,
-        skip_data=_options["skip_data"],
+        mmap=bool(mmap if mmap is not None else OPTIONS["mmap"]) and isinstance(f, (str, os.PathLike)),
+        shared=OPTIONS["mmap_flags"] == mmap_module.MAP_SHARED,
+        skip_data=OPTIONS["skip_data"],
         encoding=encoding,
         pickle_module=pickle_module or pickle,
-        endian=_options["endian"].name.lower() if _options["endian"] else None,
+        endian=OPTIONS["endian"].name.lower() if OPTIONS["endian"] else None,
         **pickle_load_args,
     )
 
@@ -510,31 +511,33 @@ class LoadEndianness(Enum):
     BIG = 3
 
 
-_options: dict[str, Any] = {
-    "mmap": None, "mmap_flags": mmap_module.MAP_PRIVATE, "endian": None, "crc32": True, "skip_data": False
+OPTIONS: dict[str, Any] = {
+    "mmap": False, "mmap_flags": mmap_module.MAP_PRIVATE, "endian": None, "crc32": True, "skip_data": False, "alignment": 64,
+    "offsets": False, "pinned": False,
 }  # fmt: skip
+"""Settings of `load` and `save`; ``torch.utils.serialization.config`` has them by their public names."""
 
 
 def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
     """Byte order assumed for files that do not say theirs (None: little)."""
     if endianness is not None and not isinstance(endianness, LoadEndianness):
         raise TypeError("Invalid argument type in function set_default_load_endianness")
-    _options["endian"] = endianness
+    OPTIONS["endian"] = endianness
 
 
 def get_default_load_endianness() -> LoadEndianness | None:
     """See `set_default_load_endianness`."""
-    return _options["endian"]
+    return OPTIONS["endian"]
 
 
 def set_crc32_options(compute_crc32: bool) -> None:
     """Whether `save` writes checksums (the default); files without them are read without being verified."""
-    _options["crc32"] = bool(compute_crc32)
+    OPTIONS["crc32"] = bool(compute_crc32)
 
 
 def get_crc32_options() -> bool:
     """What `set_crc32_options` was given."""
-    return _options["crc32"]
+    return OPTIONS["crc32"]
 
 
 class set_default_mmap_options:
@@ -550,19 +553,19 @@ class set_default_mmap_options:
                 "Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, "
                 f"but got {flags}"
             )
-        self.before = _options["mmap_flags"]
-        _options["mmap_flags"] = flags
+        self.before = OPTIONS["mmap_flags"]
+        OPTIONS["mmap_flags"] = flags
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *exc: object) -> None:
-        _options["mmap_flags"] = self.before
+        OPTIONS["mmap_flags"] = self.before
 
 
 def get_default_mmap_options() -> int:
     """MAP_PRIVATE or MAP_SHARED: see `set_default_mmap_options`."""
-    return _options["mmap_flags"]
+    return OPTIONS["mmap_flags"]
 
 
 class skip_data:
@@ -576,8 +579,8 @@ class skip_data:
             log.ignored("skip_data", "materialize_fake_tensors", "there are no fake tensors")
 
     def __enter__(self) -> None:
-        self.before = _options["skip_data"]
-        _options["skip_data"] = True
+        self.before = OPTIONS["skip_data"]
+        OPTIONS["skip_data"] = True
 
     def __exit__(self, *exc: object) -> None:
-        _options["skip_data"] = self.before
+        OPTIONS["skip_data"] = self.before

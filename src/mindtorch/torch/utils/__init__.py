@@ -7,7 +7,8 @@ import importlib.util
 from typing import Any
 
 _SUBMODULES = (
-    "_pytree", "benchmark", "bottleneck", "checkpoint", "data", "dlpack", "flop_counter", "hooks", "model_zoo", "tensorboard",
+    "_pytree", "benchmark", "bottleneck", "checkpoint", "data", "dlpack", "flop_counter", "hooks", "model_zoo", "serialization",
+    "tensorboard",
 )  # fmt: skip
 
 
