@@ -48,11 +48,14 @@ for _ in range(9):
     optimizer.step()
     # step ends
 """
+READS_SIDES = sys.version_info >= (3, 11)
+"""Which side of an operator the number is on is read from positions in the source, which older Pythons do not keep."""
+REFLECTED = "__rmul__.0" if READS_SIDES else "__mul__.1"
 CALLS = [
     "Functional.conv2d.0.forward", "Module.block.conv.Conv2d.forward.0", "Tensor.add_.0.forward", "Functional.batch_norm.0.forward",
     "Module.block.bn.BatchNorm2d.forward.0", "Tensor.__mul__.0.forward", "Functional.relu.0.forward", "Module.block.Block.forward.0",
     "Torch.flatten.0.forward", "Tensor.max.0.forward", "Tensor.__rsub__.0.forward", "Torch.cat.0.forward", "Functional.dropout.0.forward",
-    "Module.drop.Dropout.forward.0", "Functional.linear.0.forward", "Module.fc.Linear.forward.0", "Tensor.__rmul__.0.forward",
+    "Module.drop.Dropout.forward.0", "Functional.linear.0.forward", "Module.fc.Linear.forward.0", f"Tensor.{REFLECTED}.forward",
     "Tensor.__add__.0.forward", "Functional.layer_norm.0.forward", "Functional.cross_entropy.0.forward",
 ]  # fmt: skip
 GOLDEN = Path(__file__).parent / "golden_msprobe262"
@@ -130,6 +133,7 @@ def plain(x):
     return float(f"{x:.3g}") if isinstance(x, float) else x
 
 
+@pytest.mark.skipif(not READS_SIDES, reason="2 * x is named as x * 2 before Python 3.11")
 @pytest.mark.parametrize("frame", ["pytorch", "mindtorch"])
 def test_names_and_entries_are_those_of_msprobe(dumps, frame):
     ours, theirs = ({n: json.loads((f / f"{n}.json").read_text()) for n in ("dump", "construct")} for f in (dumps / frame / "step0" / "rank0", GOLDEN))

@@ -318,9 +318,9 @@ class Judge:
             text = f"only in the {side} a gradient reaches its output; the gradient of {s.entry.shown} differs"
             return self._made(cut[-1], number, "backward", "gradient of its output", why, True, text)
         users: list[Seen] = []
-        for side in (0, 1):
-            e = s.pair[side]
-            users += [u for u in rows.consumers(e.key, side) if u not in users] if e is not None else []
+        for i in (0, 1):
+            e = s.pair[i]
+            users += [u for u in rows.consumers(e.key, i) if u not in users] if e is not None else []
         for u in users:
             if not u.both:
                 text = f"only one side makes this call; the gradient it hands to {s.entry.shown} differs"
