@@ -358,7 +358,7 @@ class Deep(nn.Module):
 
 def overlap():
     """Buckets of one parameter each, sent while the backward pass goes on."""
-    x = torch.arange(12.0).reshape(3, 4) / 10 - R
+    x = (torch.arange(12.0).reshape(3, 4) / 10 - R) / 4
     for name, net, options in (
         ("plain", Deep(), {}),
         ("twice", Deep(2), {}),
@@ -371,7 +371,7 @@ def overlap():
         for p in net.parameters():
             nn.init.normal_(p, std=0.3)
         ddp = DDP(net, bucket_cap_mb=0.0002, **options)
-        opt = torch.optim.SGD(net.parameters(), lr=0.05)
+        opt = torch.optim.SGD(net.parameters(), lr=0.02)
         losses = []
         for step in range(4):
             opt.zero_grad(set_to_none=step != 2)
