@@ -127,12 +127,13 @@ def test_stores(tmp_path, kind):
     def scenario(t, d):
         s = store(d, kind, tmp_path)
         s.set_timeout(timedelta(seconds=0.2))
+        before = s.num_keys()
         s.set("a", "b")
         s.set("a", "c\n\x00")
         out = [s.get("a"), s.add("n", 3), s.add("n", -1), s.get("n"), s.check(["a", "n"]), s.check(["a", "zz"])]
         if kind != "prefix":
             out += [s.compare_set("new", "", "v"), s.compare_set("other", "x", "v"), s.compare_set("new", "w", "u"), s.compare_set("new", "v", "u")]
-        out.append(s.delete_key("a"))
+        out += [s.num_keys() - before, s.delete_key("a"), s.num_keys() - before]
         out.append(s.check(["a"]))
         try:
             s.wait(["zz"], timedelta(seconds=0.1))
