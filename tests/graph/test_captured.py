@@ -262,3 +262,14 @@ def test_second_derivatives_of_what_has_none_are_refused() -> None:
         y = graph(torch.randn(3, 4))
     with pytest.raises(RuntimeError, match="create_graph=True"):
         torch.autograd.grad(y.sum(), W, create_graph=True)
+
+
+def test_attention_with_padding_is_captured() -> None:
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0)
+    graph = mindtorch.graph(layer, backend="host")
+    for lengths in ([5, 3], [2, 4], [5, 1]):
+        x = torch.randn(2, 5, 16)
+        padding = torch.arange(5)[None] >= torch.tensor(lengths)[:, None]
+        got, want = graph(x, src_key_padding_mask=padding), layer(x, src_key_padding_mask=padding)
+        assert torch.allclose(got, want, rtol=1e-6, atol=1e-6)
+    assert not graph._graph.breaks and len(graph._graph.entries) == 1

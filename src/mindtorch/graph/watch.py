@@ -64,7 +64,7 @@ _SAFE_READERS = frozenset(
 )
 """Functions of ``ops`` that take a tensor's array in their hands, and look at its shape, dtype or layout only."""
 _WHEN = {
-    "_attend": lambda local: bool(local["may_be_empty"]),
+    "_attend": lambda local: bool(local["may_be_empty"]) and local["scores"].k.device.type != "cpu",
     "normalise": lambda local: any(map(_reads, _listed(local["index"]))),
 }
 """Functions that look at values for some arguments only."""
