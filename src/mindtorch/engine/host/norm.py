@@ -88,6 +88,9 @@ def _ln_rows(x, w, b, out, eps, nt):  # type: ignore[no-untyped-def]
             elif has_w:
                 for j in range(n):
                     o[j] = (r[j] - mean) * rstd * w[j]
+            elif has_b:
+                for j in range(n):
+                    o[j] = (r[j] - mean) * rstd + b[j]
             else:
                 for j in range(n):
                     o[j] = (r[j] - mean) * rstd
@@ -171,7 +174,9 @@ def _ln_back_rows(g, x, w, gx, gw, gb, eps, nt):  # type: ignore[no-untyped-def]
                 ob[j] += h[j]
 
 
-def _ln_back_single(g: np.ndarray, x: np.ndarray, w: np.ndarray | None, eps: float) -> tuple[np.ndarray, ...]:
+def _ln_back_single(
+    g: np.ndarray, x: np.ndarray, w: np.ndarray | None, eps: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows of one element: the gradient is 0 up to rounding, and 1 / sqrt(eps) makes PyTorch's rounding visible.
 
     So it is rounded here as there: products in float32, three of them fused with the addition that follows (exact in
