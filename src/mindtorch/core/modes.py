@@ -70,8 +70,9 @@ class _GradContext:
 
     def __call__(self, fn: Any) -> Any:
         if inspect.isclass(fn):
-            fn.__init__ = self(fn.__init__)
-            return fn
+            cls: Any = fn
+            cls.__init__ = self(cls.__init__)
+            return cls
         clone = self.clone
         if inspect.isgeneratorfunction(fn):
             return _wrap_generator(fn, clone)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -137,7 +137,13 @@ class TensorMeta(type):
     """Lets ``isinstance(x, torch.FloatTensor)`` style classes exist beside the one real class."""
 
 
-class Tensor(metaclass=TensorMeta):
+if TYPE_CHECKING:
+    from mindtorch.core.bound import Bound
+else:
+    Bound = object
+
+
+class Tensor(Bound, metaclass=TensorMeta):
     """A multi-dimensional array with autograd. Methods are bound by ``mindtorch.ops.bind``."""
 
     __slots__ = ("__dict__", "__weakref__", "a", "b", "k", "n", "v")

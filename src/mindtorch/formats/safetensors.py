@@ -213,9 +213,9 @@ def header_of(values: Mapping[str, np.ndarray], metadata: Mapping[str, str] | No
         v = values[name]
         header[name] = {"dtype": kinds[name], "shape": list(v.shape), "data_offsets": [at, at + v.nbytes]}
         at += v.nbytes
-    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text, names
+    head = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    head += b" " * (-len(head) % 8)
+    return struct.pack("<Q", len(head)) + head, names
 
 
 def write(

@@ -18,7 +18,7 @@ Source = Any
 
 _PIECE = 16 << 20
 COMPLEX = ("refuse", "pairs")
-_MARKS = {np.dtype(np.complex64): "@complex64", np.dtype(np.complex128): "@complex128"}
+_MARKS: dict[Any, str] = {np.dtype(np.complex64): "@complex64", np.dtype(np.complex128): "@complex128"}
 
 
 class _Map(mmap.mmap):

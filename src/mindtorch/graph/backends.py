@@ -182,8 +182,8 @@ def host(program: Program, keep: bool) -> Callable[..., Any]:
     if consts:  # a constant that is given out must stay as it is here
         src.lines.insert(0, "    " + "; ".join(f"{n} = {n}_.copy()" for n in consts))
         src.steps.insert(0, None)
-        for n in consts:
-            src.scope[f"{n}_"] = src.scope.pop(n)
+        for name in consts:
+            src.scope[f"{name}_"] = src.scope.pop(name)
     return _compiled(src, "given, T" if program.effects else "given")
 
 

@@ -54,7 +54,7 @@ class _Apart:
         self.nodes = {id(n): n for n in (e.node if e.__class__ is Out else e for e in edges)}
 
     def __enter__(self) -> None:
-        self.kept = []
+        self.kept: list[tuple[Any, Any]] = []
         for n in self.nodes.values():
             if n.__class__ is Leaf:
                 self.kept.append((n, dict(n.__dict__)))

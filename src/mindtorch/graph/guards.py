@@ -198,7 +198,7 @@ class Guards:
             return
         if isinstance(v, np.dtype) or isinstance(v, np.generic) or cls is np.ufunc:
             return
-        d = getattr(v, "__dict__", None)
+        d: Any = getattr(v, "__dict__", None)
         if cls.__module__.startswith("mindtorch.") and not hasattr(v, "_modules"):
             # An optimiser that is only called needs no guard: its step reads what it needs.
             for key in sorted(self.own & set(d or ())) if d is not None else ():

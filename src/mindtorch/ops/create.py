@@ -307,7 +307,8 @@ def _steps(start: Any, end: Any, steps: int, d: D.dtype) -> np.ndarray:
         a = np.where(low < steps // 2, start + f * low, end - f * (steps - 1 - low))
         return np.trunc(a).astype(d.np)
     wide = np.complex128 if d.category == D.COMPLEX else np.float64 if d is D.float64 else np.float32
-    s, e = np.asarray(start, wide), np.asarray(end, wide)
+    s: Any = np.asarray(start, wide)
+    e: Any = np.asarray(end, wide)
     step = (e - s) / np.asarray(max(steps - 1, 1), wide)
     i = np.arange(steps).astype(wide)
     h = steps // 2

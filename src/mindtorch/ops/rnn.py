@@ -262,7 +262,7 @@ def _groups(params: Sequence[Tensor], biases: bool, projected: bool) -> list[lis
     out = []
     for i in range(0, len(params), per):
         part = list(params[i : i + per])
-        group = part[:4] if biases else [*part[:2], None, None]
+        group: list[Any] = part[:4] if biases else [*part[:2], None, None]
         out.append(group + part[-1:] if projected else group)
     return out
 

@@ -15,7 +15,7 @@ import sys
 import threading
 import types
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any
 
@@ -143,7 +143,7 @@ def _load() -> bool:
     return True
 
 
-def _compile(source: Callable[..., Any], flavour: str, fastmath: set[str], helpers: Iterable[Any]) -> Any:
+def _compile(source: Callable[..., Any], flavour: str, fastmath: set[str], helpers: tuple[Any, ...]) -> Any:
     """The numba dispatcher for ``source`` in flavour ``serial`` or ``parallel``."""
     names = dict(source.__globals__)
     names.update(_space or {})

@@ -368,8 +368,10 @@ def qr(a: np.ndarray, mode: str) -> tuple[np.ndarray, np.ndarray]:
         r = np.zeros((*a.shape[:-2], k, n), a.dtype)
         return (np.zeros(0, a.dtype) if mode == "r" else q), r
     if mode == "r":
-        return np.zeros(0, a.dtype), np.linalg.qr(a, "r")
-    q, r = np.linalg.qr(a, mode)
+        only: Any = np.linalg.qr(a, "r")
+        return np.zeros(0, a.dtype), only
+    which: Any = mode
+    q, r = np.linalg.qr(a, which)
     return q, r
 
 
@@ -394,7 +396,8 @@ def eigh(a: np.ndarray, uplo: str) -> tuple[np.ndarray, np.ndarray]:
     check(u in ("U", "L"), RuntimeError, f"Expected UPLO argument to be 'L' or 'U', but got {uplo}")
     if not a.size:
         return np.zeros(a.shape[:-1], real_dtype(a)), a.copy()
-    w, v = np.linalg.eigh(a, u)
+    letter: Any = u
+    w, v = np.linalg.eigh(a, letter)
     return w, v
 
 
@@ -419,7 +422,7 @@ def svd(a: np.ndarray, full: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         u = np.zeros((*batch, m, m if full else k), a.dtype)
         vh = np.zeros((*batch, n if full else k, n), a.dtype)
         for x in (u, vh):
-            x[...] = np.eye(*x.shape[-2:], dtype=a.dtype)
+            x[...] = np.eye(x.shape[-2], x.shape[-1], dtype=a.dtype)
         return u, np.zeros((*batch, k), real_dtype(a)), vh
     u, s, vh = np.linalg.svd(a, full)
     return u, s, vh

@@ -165,7 +165,8 @@ def _exact(a: np.ndarray, dim: int) -> np.ndarray | None:
         return None
     if dim == 1 or dim == -1:
         return sums.sum_last(a) if a.size <= sums.MAX else None
-    return sums.sum_rows(a[None])[0] if (dim == 0 or dim == -2) and sums.rows.compiled is not None else None
+    rows = sums.sum_rows(a[None]) if (dim == 0 or dim == -2) and sums.rows.compiled is not None else None
+    return None if rows is None else rows[0]
 
 
 def sum_(a: np.ndarray, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -120,13 +121,19 @@ def _cubic_slopes(t: np.ndarray) -> list[np.ndarray]:
     return [far(t + 1), near(t), -near(1 - t), -far(2 - t)]
 
 
+def _product(weights: Any) -> np.ndarray:
+    """One weight for each tap, for all channels."""
+    of_tap: Any = math.prod(weights)
+    return of_tap[:, None]
+
+
 def grid_sample(x: np.ndarray, grid: np.ndarray, modes: Modes) -> np.ndarray:
     """Values (N, C, *out)."""
     with quiet():
         s = _Sampler(x, grid, modes)
         y = np.zeros((s.n, s.c, math.prod(s.out)), x.dtype)
         for where, inside, weights, _ in s.corners():
-            y += s.gather(where, inside) * math.prod(weights)[:, None]
+            y += s.gather(where, inside) * _product(weights)
     return y.reshape(s.n, s.c, *s.out)
 
 
@@ -141,7 +148,7 @@ def grid_sample_grad(
         slopes = [np.zeros(g3.shape[::2], g.dtype) for _ in range(s.d)]
         for where, inside, weights, changes in s.corners():
             if total is not None:
-                add = np.where(inside[:, None], g3 * math.prod(weights)[:, None], 0)
+                add = np.where(inside[:, None], g3 * _product(weights), 0)
                 rows = np.arange(s.n * s.c).reshape(s.n, s.c, 1) * s.flat.shape[2]
                 total += np.bincount((rows + where[:, None]).reshape(-1), add.reshape(-1), total.size)
             if need_grid and s.mode != "nearest":

@@ -247,7 +247,7 @@ def unique_consecutive(a: np.ndarray, dim: int | None) -> tuple[np.ndarray, np.n
 # ------------------------------------------------------------------------------------------ search
 def searchsorted(seq: np.ndarray, v: np.ndarray, right: bool, narrow: bool, sorter: np.ndarray | None) -> np.ndarray:
     """Insertion places of ``v`` into sorted rows (1-D ``seq`` serves all of ``v``)."""
-    side = "right" if right else "left"
+    side: Any = "right" if right else "left"
     out = np.int32 if narrow else I8
     if seq.dtype != v.dtype:
         common = np.result_type(seq, v)

@@ -140,8 +140,8 @@ def attention(loop: Loop) -> Iterator[Hint]:
                 times = _attention_times(chain, second)
                 if times is not None:
                     found[second.site].append(times)
-    for site, times in found.items():
-        before, after = (sum(t[i] for t in times) / len(loop.observed) for i in (0, 1))
+    for site, all_times in found.items():
+        before, after = (sum(t[i] for t in all_times) / len(loop.observed) for i in (0, 1))
         text = "attention written out: torch.nn.functional.scaled_dot_product_attention does it in one call"
         yield from make("unfused attention", loop, site, text, before, after)
 

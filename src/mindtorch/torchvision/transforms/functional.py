@@ -207,9 +207,14 @@ def crop(img: Any, top: int, left: int, height: int, width: int) -> Any:
     return _kind(img).crop(img, top, left, height, width)
 
 
+def _pair(size: Any) -> list:
+    number = isinstance(size, numbers.Number)
+    return [int(size)] * 2 if number else list(size)
+
+
 def center_crop(img: Any, output_size: Any) -> Any:
     """The middle of the image, padded with zeros where the image is smaller."""
-    size = [int(output_size)] * 2 if isinstance(output_size, numbers.Number) else list(output_size)
+    size = _pair(output_size)
     th, tw = size * 2 if len(size) == 1 else size
     _, h, w = get_dimensions(img)
     if tw > w or th > h:
@@ -248,7 +253,7 @@ def vflip(img: Any) -> Any:
 
 def five_crop(img: Any, size: Any) -> tuple:
     """The four corners and the centre."""
-    pair = [int(size)] * 2 if isinstance(size, numbers.Number) else list(size)
+    pair = _pair(size)
     if len(pair) == 1:
         pair = pair * 2
     if len(pair) != 2:

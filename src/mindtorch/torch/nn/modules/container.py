@@ -22,7 +22,8 @@ def _pairs(source: Any, kind: str) -> Iterator[tuple[Any, Any]]:
         yield from source.items()
         return
     for i, item in enumerate(source):
-        if not isinstance(item, Iterable):
+        iterable = isinstance(item, Iterable)
+        if not iterable:
             raise TypeError(f"{kind} update sequence element #{i} should be Iterable; is{type(item).__name__}")
         if len(item) != 2:
             raise ValueError(f"{kind} update sequence element #{i} has length {len(item)}; 2 is required")
@@ -475,7 +476,7 @@ class ParameterDict(Module):
         """One line for each entry."""
         return _entries(self.items(), torch.typename)
 
-    def __call__(self, input: Any) -> Any:
+    def __call__(self, input: Any) -> Any:  # type: ignore[override]
         raise RuntimeError("ParameterDict should not be called.")
 
     def __or__(self, other: Any) -> Any:

@@ -62,7 +62,7 @@ class CrossMapLRN2d(Module):
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
-def _shape(normalized_shape: Any) -> tuple[int, ...]:
+def _shape(normalized_shape: Any) -> tuple[Any, ...]:
     return (normalized_shape,) if isinstance(normalized_shape, numbers.Integral) else tuple(normalized_shape)
 
 

@@ -86,7 +86,8 @@ class RNNBase(_Recurrent):
         self.reset_parameters()
 
     def _check_settings(self, dropout: Any) -> None:
-        if not isinstance(dropout, numbers.Number) or not 0 <= dropout <= 1 or isinstance(dropout, bool):
+        number = isinstance(dropout, numbers.Number) and not isinstance(dropout, bool)
+        if not number or not 0 <= dropout <= 1:
             raise ValueError(
                 "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
             )

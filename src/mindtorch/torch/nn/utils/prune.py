@@ -33,14 +33,14 @@ __all__ = [
 def _validate_pruning_amount_init(amount: Any) -> None:
     if not isinstance(amount, numbers.Real):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
-    if (isinstance(amount, numbers.Integral) and amount < 0) or (
-        not isinstance(amount, numbers.Integral) and not 0.0 <= float(amount) <= 1.0
-    ):
+    whole = isinstance(amount, numbers.Integral)
+    if (whole and amount < 0) or (not whole and not 0.0 <= float(amount) <= 1.0):
         raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
 
 
 def _validate_pruning_amount(amount: Any, tensor_size: int) -> None:
-    if isinstance(amount, numbers.Integral) and amount > tensor_size:
+    whole = isinstance(amount, numbers.Integral)
+    if whole and amount > tensor_size:
         raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={tensor_size}")
 
 
