@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-import torch
 from opinfo_replay import check_op
 
+import torch
 from mindtorch.engine import used
 from mindtorch.engine.host import jit
 
