@@ -22,7 +22,7 @@ LOUD: dict[str, tuple[str, Callable[[], Any]]] = {
     "embedding": ("sparse", lambda: nn.functional.embedding(mt.tensor([0]), mt.ones(1, 1), sparse=True)),
 }
 QUIET: dict[str, tuple[str, Callable[[], Any]]] = {
-    "compile_mode": ("mode", lambda: mt.compile(abs, mode="reduce-overhead")),
+    "compile_dynamic": ("dynamic", lambda: mt.compile(abs, dynamic=True)),
     "script": ("example_inputs", lambda: mt.jit.script(abs, example_inputs=[(1,)])),
     "foreach": ("foreach", lambda: mt.optim.SGD([P], lr=0.1, foreach=True)),
     "fused": ("fused", lambda: mt.optim.Adam([P], fused=True)),
