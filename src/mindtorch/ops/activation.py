@@ -322,7 +322,8 @@ def silu(input: Tensor, inplace: bool) -> Tensor:
     check(
         not (input.k.cat == 3 and input.requires_grad and modes.state.grad),
         RuntimeError,
-        "silu does not support automatic differentiation for outputs with complex dtype. Write input * input.sigmoid().",
+        "silu does not support automatic differentiation for outputs with complex dtype. Write input * "
+        "input.sigmoid().",
     )
     return _silu.row.inplace_fn(input) if inplace else _silu(input)
 

@@ -299,14 +299,16 @@ class Optimizer:
         grads = [grads] if isinstance(grads, torch.Tensor) else list(grads)
         if len(grads) != len(params):
             raise ValueError(
-                f"{type(self).__name__}(): {len(grads)} gradients for {len(params)} parameters; give one for each, in their order"
+                f"{type(self).__name__}(): {len(grads)} gradients for {len(params)} parameters; give one for each, in "
+                "their order"
             )
         for p, g in zip(params, grads):
             p.grad = g
         self.step()
 
     def __getattr__(self, name: str) -> Any:
-        """``opt.parameters``, all parameters in order, for ``value_and_grad(fn, None, opt.parameters)``; subclasses may set their own."""
+        """``opt.parameters``, all parameters in order, for ``value_and_grad(fn, None, opt.parameters)``; subclasses
+        may set their own."""
         if name == "parameters" and "param_groups" in self.__dict__:
             return [p for group in self.param_groups for p in group["params"]]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")

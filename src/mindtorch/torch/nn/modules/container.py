@@ -377,7 +377,8 @@ class ParameterList(_ListOf):
 
 
 class ParameterDict(Module):
-    """A dictionary whose tensors are parameters; other values are kept as they are. Mappings are taken in their own order."""
+    """A dictionary whose tensors are parameters; other values are kept as they are. Mappings are taken in their own
+    order."""
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()

@@ -258,8 +258,8 @@ class _ConvTransposeNd(_ConvNd):
         high = [m + s - 1 for m, s in zip(low, self.stride)]
         if any(not a <= size <= b for size, a, b in zip(output_size, low, high)):
             raise ValueError(
-                f"requested an output size of {output_size}, but valid sizes range from {low} to {high} (for an input of "
-                f"{input.size()[2:]})"
+                f"requested an output size of {output_size}, but valid sizes range from {low} to {high} "
+                f"(for an input of {input.size()[2:]})"
             )
         return [size - a for size, a in zip(output_size, low)]
 
@@ -328,7 +328,8 @@ class _LazyConvXdMixin(LazyModuleMixin):
         n = self._nd
         if input.dim() not in (n + 1, n + 2):
             raise RuntimeError(
-                f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {type(self).__name__}, but got input of size: "
+                f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {type(self).__name__}, but got input "
+                "of size: "
                 f"{input.shape}"
             )
         return input.shape[1] if input.dim() == n + 2 else input.shape[0]

@@ -41,7 +41,8 @@ class _Recurrent(Module):
 
 
 class RNNBase(_Recurrent):
-    """Parameters for each layer and direction: weight_ih (gates * hidden, input), weight_hh, bias_ih, bias_hh[, weight_hr]."""
+    """Parameters for each layer and direction: weight_ih (gates * hidden, input), weight_hh, bias_ih, bias_hh[,
+    weight_hr]."""
 
     __constants__ = [
         "mode",
@@ -93,7 +94,8 @@ class RNNBase(_Recurrent):
             )
         if dropout > 0 and self.num_layers == 1:
             warnings.warn(
-                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers greater "
+                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
+                "num_layers greater "
                 f"than 1, but got dropout={dropout} and num_layers={self.num_layers}",
                 stacklevel=4,
             )
@@ -284,7 +286,8 @@ class _OneState(RNNBase):
         return self.permute_hidden(hx, order)
 
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
-        """(L, N, input) or packed, and h0 (layers * directions, N, hidden) -> outputs (L, N, directions * hidden), h_n."""
+        """(L, N, input) or packed, and h0 (layers * directions, N, hidden) -> outputs (L, N, directions * hidden),
+        h_n."""
         out, last = self._run(input, hx)
         return out, last[0]
 
