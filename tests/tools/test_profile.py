@@ -199,6 +199,25 @@ def test_without_a_loader_steps_end_with_the_optimizers():
     assert "there is no DataLoader" in verdict.text(split)
 
 
+def test_without_a_loader_nothing_lies_between_two_steps():
+    t = Seconds()
+    net = mt.nn.Linear(4, 2)
+    opt = mt.optim.SGD(net.parameters(), lr=0.1)
+
+    def program():
+        for _ in range(3):
+            t.pause(2)  # making a batch
+            loss = net(mt.randn(2, 4)).sum()
+            t.pause(3)
+            opt.zero_grad()  # behind the forward pass, as many programs have it
+            loss.backward()
+            opt.step()
+            t.pause(7)
+
+    steps = exact(program, t).steps
+    assert [s.total for s in steps] == [0, 12, 12] and [s.phases["forward"] for s in steps[1:]] == [12, 12]
+
+
 def test_limit_and_workers():
     train = Training()
 

@@ -120,8 +120,9 @@ class StepClock:
         if kind == "data" and "data" not in self._ranges:
             self._request(what, now)
         elif not self._open:
+            if not (self.steps and self.steps[-1].loader is None):
+                self._mark = now  # else the step began where the last one ended
             self._open.append(Step(None, not self.steps))
-            self._mark = now
         self._attribute(kind, now)
         self._ranges.append(kind)
         if name.startswith("Optimizer.step#"):
