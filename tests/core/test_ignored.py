@@ -20,9 +20,9 @@ LOUD: dict[str, tuple[str, Callable[[], Any]]] = {
     "data_parallel": ("device_ids", lambda: nn.DataParallel(nn.Linear(1, 1), device_ids=[0])),
     "loader": ("pin_memory_device", lambda: DataLoader([1], pin_memory_device="cuda")),
     "embedding": ("sparse", lambda: nn.functional.embedding(mt.tensor([0]), mt.ones(1, 1), sparse=True)),
+    "compile_dynamic": ("dynamic", lambda: mt.compile(abs, dynamic=True)),
 }
 QUIET: dict[str, tuple[str, Callable[[], Any]]] = {
-    "compile_dynamic": ("dynamic", lambda: mt.compile(abs, dynamic=True)),
     "script": ("example_inputs", lambda: mt.jit.script(abs, example_inputs=[(1,)])),
     "foreach": ("foreach", lambda: mt.optim.SGD([P], lr=0.1, foreach=True)),
     "fused": ("fused", lambda: mt.optim.Adam([P], fused=True)),
