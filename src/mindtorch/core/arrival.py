@@ -120,7 +120,7 @@ class Watched(_Walk):
                 elif self.capture is None:
                     _untouched(nd)
                 continue
-            self.spread(nd, self.step(nd))
+            self.step(nd)
 
     def spread(self, nd: Any, grads: Sequence[Any]) -> None:
         """Add gradients to what the edges of ``nd`` lead to; nodes that have everything become ready."""
@@ -147,8 +147,8 @@ class Watched(_Walk):
             else:
                 due[to] = left - 1
 
-    def step(self, nd: Any) -> Sequence[Any]:
-        """The gradients along the edges of ``nd``; none when no gradient came to it."""
+    def step(self, nd: Any) -> None:
+        """Send gradients along the edges of ``nd``; none when no gradient came to it."""
         g = self.buf.pop(nd, None)
         grads: Sequence[Any] = ()
         if g is not None:
@@ -156,18 +156,25 @@ class Watched(_Walk):
                 g = self.hooked(nd, g)
             if self.capture is not None:
                 self.catch(nd, g)
-                if not any(e is not None for e in nd.e):
-                    return ()
-            extra = nd.__dict__
-            if self.watch:
-                grads = observe.within("node", nd.name(), nd, self.call, nd, g, extra)
-            elif extra:
-                grads = self.call(nd, g, extra)
-            else:
-                grads = nd.apply(g)
+            if self.capture is None or any(e is not None for e in nd.e):
+                extra = nd.__dict__
+                if self.watch:
+                    observe.within("node", nd.name(), nd, self.watched, nd, g, extra)
+                    return
+                grads = self.call(nd, g, extra) if extra else nd.apply(g)
+                self.release(nd)
+        self.spread(nd, grads)
+
+    def watched(self, nd: Any, g: Any, extra: dict[str, Any]) -> None:
+        """A node and the adding up of what it gives, as one span."""
+        grads = self.call(nd, g, extra)
+        self.release(nd)
+        self.spread(nd, grads)
+
+    def release(self, nd: Any) -> None:
+        """Drop what the node saved, unless the graph is to be kept."""
         if not self.keep and nd.s:
             nd.s = None
-        return grads
 
 
 def _untouched(leaf: Leaf) -> None:
