@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from mindtorch.core import dispatch
-from mindtorch.core.tensor import Tensor, cell_of, new, wrap
+from mindtorch.core.tensor import Tensor, cell_of, wrap
 from mindtorch.engine.host.quiet import EXTOBJ
 from mindtorch.graph import choice, effects
-from mindtorch.graph.program import Program, Ref, Step, refs
+from mindtorch.graph.program import Program, Ref, Step, refs, stand_in
 from mindtorch.graph.readings import Diverged
 
 
@@ -64,7 +64,7 @@ class _Source:
 
     def target(self, step: Step) -> np.dtype:
         """dtype that numbers given for tensors take in this step."""
-        values = [_stand_in(self.program, a) for a in step.args]
+        values = [stand_in(self.program, a) for a in step.args]
         return dispatch._target(step.row, values).np
 
     def call(self, step: Step) -> str:
@@ -86,14 +86,14 @@ class _Source:
         text = f"{self.name(row.kernel)}({', '.join([*parts, *kws])})"
         if half is None:
             return text
-        values = [_stand_in(self.program, a) for a in step.args]
+        values = [stand_in(self.program, a) for a in step.args]
         return f"{self.name(lambda r: dispatch._round(r, half, row, values))}({text})"
 
     def half(self, step: Step) -> Any:
         """dtype that the result of a step is rounded to, when its kernel computes in single precision instead."""
         if step.row.half != "f32":
             return None
-        values = [_stand_in(self.program, a) for a in step.args]
+        values = [stand_in(self.program, a) for a in step.args]
         if not any(t.k.half for v in values for t in (v if isinstance(v, list) else (v,)) if isinstance(t, Tensor)):
             return None
         return dispatch._prepare(step.row, values)[1]
@@ -141,16 +141,6 @@ class _Source:
                     self.add(f"v{o} = asarray(v{o})", s)
         if dead:
             self.add(f"{' = '.join(f'v{i}' for i in dead)} = None")
-
-
-def _stand_in(program: Program, a: Any) -> Any:
-    """A tensor of the dtype and rank of a value, for questions of promotion."""
-    if isinstance(a, Ref):
-        s = program.slots[a.slot]
-        t = new()
-        t.a, t.k, t.n, t.v = np.empty((0,) if s.shape else (), s.np), s.k, None, None
-        return t
-    return [_stand_in(program, x) for x in a] if isinstance(a, list) else a
 
 
 def _deaths(program: Program, returned: set[int]) -> dict[int, list[int]]:
@@ -210,7 +200,7 @@ def _compiled(src: _Source, params: str) -> Callable[..., Any]:
             if step is None:
                 raise
             if step.row.kind in ("op", "view") and not isinstance(e, (RuntimeError, TypeError, NotImplementedError, MemoryError)):
-                e = dispatch.translate(step.row, [_stand_in(src.program, a) for a in step.args], e)
+                e = dispatch.translate(step.row, [stand_in(src.program, a) for a in step.args], e)
             _blame(_located(e, step), getattr(step, "site", None))
 
     guarded.source = text  # type: ignore[attr-defined]

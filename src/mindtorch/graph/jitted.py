@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from mindtorch.core import dispatch
-from mindtorch.core.tensor import new
 from mindtorch.engine.host.quiet import quiet
 from mindtorch.engine.mindspore import array, door, kernels, positions, traced
 from mindtorch.graph import segments
-from mindtorch.graph.program import Program, Ref, Step, draws, refs
+from mindtorch.graph.program import Program, Ref, Step, draws, refs, stand_in
 
 
 class Unavailable(Exception):
@@ -92,15 +91,6 @@ def kernel(program: Program, step: Step) -> Callable[..., Any]:
     return fn
 
 
-def _stand_in(program: Program, a: Any) -> Any:
-    if isinstance(a, Ref):
-        s = program.slots[a.slot]
-        t = new()
-        t.a, t.k, t.n, t.v = np.empty((0,) if s.shape else (), s.np), s.k, None, None
-        return t
-    return [_stand_in(program, x) for x in a] if isinstance(a, list) else a
-
-
 def _placed(program: Program, step: Step) -> Callable[..., Any]:
     """A view as a function, from the positions that the host's kernel shows."""
     source = program.slots[step.args[0].slot]
@@ -140,7 +130,7 @@ def _on_host(program: Program, step: Step, values: list[Any]) -> Any:
     raws = []
     for p, v, a in zip(step.row.params, values, step.args):
         if p.type in ("TN", "TN?") and v is not None and not isinstance(a, Ref):
-            v = dispatch.scalar(v, dispatch._target(step.row, [_stand_in(program, x) for x in step.args]).np)
+            v = dispatch.scalar(v, dispatch._target(step.row, [stand_in(program, x) for x in step.args]).np)
         raws.append(v)
     try:
         with quiet():

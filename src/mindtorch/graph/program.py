@@ -215,6 +215,16 @@ def hollow(slot: Slot) -> np.ndarray:
     return np.ndarray(slot.shape, slot.np, _EMPTY, 0, (0,) * len(slot.shape))
 
 
+def stand_in(program: Program, a: Any) -> Any:
+    """A tensor of the dtype and rank of a value, for questions of promotion."""
+    if isinstance(a, Ref):
+        s = program.slots[a.slot]
+        t = new()
+        t.a, t.k, t.n, t.v = np.empty((0,) if s.shape else (), s.np), s.k, None, None
+        return t
+    return [stand_in(program, x) for x in a] if isinstance(a, list) else a
+
+
 class _GraphNode(tape.Node):
     """The one node of a program on the tape. ``s`` holds the program, what it kept and the tensors to check for writes."""
 
