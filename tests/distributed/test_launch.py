@@ -170,3 +170,34 @@ def test_signals_end_all(tmp_path, number):
     finally:
         p.terminate()
         p.wait(LIMIT)
+
+
+BY_MSRUN = """
+import os
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+t = torch.full((3,), dist.get_rank() + 1.0)
+dist.all_reduce(t)
+names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MS_ROLE")
+print("said", dist.get_rank() == int(os.environ["RANK"]), [os.environ[n] for n in names], t.tolist(), flush=True)
+dist.barrier()
+"""
+
+
+def test_msrun_starts_and_joins_the_processes(tmp_path):
+    """MindSpore's own starter and scheduler, torchrun's variables."""
+    pytest.importorskip("mindspore")
+    (tmp_path / "job.py").write_text(BY_MSRUN)
+    done = launch("--msrun", "--nproc=2", "--log-dir", str(tmp_path / "logs"), str(tmp_path / "job.py"))
+    assert done.returncode == 0, done.stderr[-2000:]
+    wanted = {f"said True ['{r}', '{r}', '2', '2', 'MS_WORKER'] [3.0, 3.0, 3.0]" for r in range(2)}
+    logs = [(tmp_path / "logs" / f"worker_{r}.log").read_text().splitlines() for r in range(2)]
+    assert {line for log in logs for line in log if line.startswith("said")} == wanted
+    assert (tmp_path / "logs" / "scheduler.log").exists()
+
+
+@pytest.mark.parametrize("flag", ["--max-restarts=1", "--redirects=3", "--tee=3"])
+def test_msrun_has_not_every_flag(flag):
+    done = launch("--msrun", flag, "x.py")
+    assert done.returncode == 2 and f"{flag.split('=')[0]} cannot be had with --msrun" in done.stderr

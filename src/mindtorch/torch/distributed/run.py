@@ -1,6 +1,7 @@
 """Starts the processes of a job on this machine and watches them: ``python -m mindtorch launch``, torchrun's flags and environment.
 
-MindSpore's own starter, msrun, needs a scheduler process; this one does not, since rank 0 serves the store the others meet in.
+MindSpore's own starter, msrun, needs a scheduler process and is there with ``--msrun``; this one needs none, since rank 0 serves
+the store the others meet in.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from mindtorch.log import ignored
 
+from . import msrun
 from .rendezvous import free_port
 from .workers import Worker, end, streams
 
@@ -67,6 +69,7 @@ def parser() -> argparse.ArgumentParser:
     flag("signals-to-handle", default="SIGTERM,SIGINT,SIGHUP,SIGQUIT", help="signals to the launcher that end the job")
     flag("shutdown-timeout", type=float, default=5.0, help="seconds between asking processes to end and killing them")
     flag("virtual-local-rank", action="store_true", help="LOCAL_RANK is 0 in every process")
+    flag("msrun", action="store_true", help="MindSpore's msrun starts the processes and joins them through its scheduler")
     for name, (default, reason) in _UNUSED.items():
         flag(name.replace("_", "-"), default=default, help=f"accepted without effect: {reason}")
     p.add_argument("--no-python", "--no_python", action="store_true", help="the program is an executable of its own")
@@ -177,6 +180,9 @@ def main(args: list[str] | None = None) -> int:
     p = parser()
     job = Job(p, p.parse_args(args))
     options = job.options
+    if options.msrun:
+        shutil.rmtree(job.errors, ignore_errors=True)
+        return msrun.start(job, p)
     stopped: list[int] = []
     old = {s: signal.signal(s, lambda n, _: stopped.append(n)) for s in job.signals}
     try:

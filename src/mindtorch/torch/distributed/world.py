@@ -125,7 +125,7 @@ def init_process_group(
         ignored("init_process_group", "device_id", "a process has one device here")
     limit = timeout or default_pg_timeout
     channel = None
-    if store is None and init_method in (None, "env://") and "MS_ROLE" in os.environ and "RANK" not in os.environ:
+    if store is None and init_method in (None, "env://") and _of_msrun():
         channel = _msrun(limit)
         store, rank, world_size = channel.store, channel.rank, channel.size
     elif store is None:
@@ -172,6 +172,11 @@ def _channel(store: Store, rank: int, size: int, limit: timedelta) -> Channel:
     return channel
 
 
+def _of_msrun() -> bool:
+    """Whether msrun started this process: by itself, or for ``launch --msrun``, which sets RANK as well."""
+    return "MS_ROLE" in os.environ and ("RANK" not in os.environ or os.environ.get("MINDTORCH_JOB") == "msrun")
+
+
 def _msrun(limit: timedelta) -> Channel:
     """A channel in a job started by MindSpore's msrun. Its scheduler runs the program too, and ends here."""
     from mindtorch.engine.mindspore import collectives
@@ -182,6 +187,8 @@ def _msrun(limit: timedelta) -> Channel:
     if "channel" in _kept:
         return _kept["channel"]
     wire = collectives.Wire("", 0, -1, -1, limit.total_seconds())
+    if int(os.environ.get("RANK", wire.rank)) != wire.rank:
+        raise RuntimeError(f"init_process_group: RANK is {os.environ['RANK']}, and msrun's scheduler says {wire.rank}")
     place = np.zeros(256, np.uint8)
     master: Store | None = None
     if wire.rank == 0:
