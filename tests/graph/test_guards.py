@@ -199,7 +199,10 @@ def patched(what):
     return find(what)
 inspect.getfile = patched
 import mindtorch, mindtorch.torch as torch
-graph = mindtorch.graph(lambda x: torch.nn.functional.gelu(x).softmax(-1), backend="host")
+def f(x):
+    drawn = torch.randn(64, 64) + torch.rand_like(x) + torch.randint(0, 9, (64,)) + torch.randperm(64)
+    return torch.nn.functional.gelu(x).softmax(-1) + drawn
+graph = mindtorch.graph(f, backend="host")
 graph(torch.randn(64, 64))
 print(len(called) > 0, graph.breaks)
 """

@@ -320,12 +320,12 @@ class Watch:
             self.importing = frame  # what imports run is neither the user's nor part of the program
             return
         kind = kind_of(code)
+        if kind == "user" and _opaque(code.co_filename):
+            self.importing = frame
+            return
         if self.called is not None:
             if kind == "user" and not _library(code.co_filename):
                 self.refuse(f"{self.called.f_code.co_name} calls back into Python ({code.co_name})", frame)
-            return
-        if kind == "user" and _opaque(code.co_filename):
-            self.importing = frame
             return
         if kind == "graph":
             if code.co_qualname == "KeptOut.__call__":
