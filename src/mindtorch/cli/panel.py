@@ -7,6 +7,8 @@ import json
 import os
 import sys
 
+from mindtorch.cli import program
+
 
 def main(argv: list[str]) -> int:
     """Exit status 0, or 2 when the script could not be run."""
@@ -16,18 +18,16 @@ def main(argv: list[str]) -> int:
     p.add_argument("--mindspore", action="store_true", help="also the kernels MindSpore ran, by mindspore.profiler")
     p.add_argument("--rows", type=int, default=30, help="rows to show (30)")
     p.add_argument("--json", metavar="FILE", help="write all rows")
-    p.add_argument("script")
-    p.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script")
+    program.add(p)
     o = p.parse_args(argv)
     from mindtorch.tools import panel
 
-    args = o.args[1:] if o.args[:1] == ["--"] else o.args
     if not os.path.isfile(o.script):
         print(f"python -m mindtorch panel: no such file: {o.script}", file=sys.stderr)
         return 2
     try:
         kernels: list[panel.KernelTime] | None = [] if o.mindspore else None
-        made = panel.both(o.script, args, bool(o.against), o.shapes, kernels)
+        made = panel.both(o.script, o.args, bool(o.against), o.shapes, kernels)
     except panel.RunFailed as e:
         print(f"python -m mindtorch panel: {e}", file=sys.stderr)
         return 2

@@ -11,6 +11,8 @@ import sys
 import tempfile
 from typing import Any
 
+from mindtorch.cli import program
+
 
 def _parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
@@ -33,8 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--against", choices=("torch",), help="with --html: also PyTorch's times of the same ops")
     p.add_argument("--json", metavar="FILE", help="write the figures, times in seconds; with --html all that the page shows")
     p.add_argument("--quiet", action="store_true", help="print nothing")
-    p.add_argument("script")
-    p.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the program")
+    program.add(p)
     return p
 
 
@@ -51,7 +52,7 @@ class _Run:
         self.ops: Any = None
         self.functions = cProfile.Profile() if o.cprofile else None
 
-    def __call__(self, args: list[str]) -> Any:
+    def __call__(self) -> Any:
         """Run; what the program's exit status is (None, a number or a text). Its exceptions pass through."""
         from mindtorch.cli import run, switch
 
@@ -67,7 +68,7 @@ class _Run:
         if self.functions is not None:
             self.functions.enable()
         try:
-            run.script(self.o.script, args)
+            run.script(self.o.script, self.o.args)
             return 0
         except SystemExit as e:
             return e.code
@@ -81,7 +82,7 @@ class _Run:
                 self.live.close()
 
 
-def _again(o: argparse.Namespace, args: list[str], *options: str) -> dict[str, Any] | None:
+def _again(o: argparse.Namespace, *options: str) -> dict[str, Any] | None:
     """Figures of another run of the program in a process of its own; None when it failed."""
     import mindtorch
 
@@ -90,7 +91,7 @@ def _again(o: argparse.Namespace, args: list[str], *options: str) -> dict[str, A
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "again.json")
         command = [sys.executable, "-m", "mindtorch", "profile", "--quiet", "--json", path, *options]
-        command += [*(["--steps", str(o.steps)] if o.steps else []), o.script, *args]
+        command += [*(["--steps", str(o.steps)] if o.steps else []), o.script, *o.args]
         done = subprocess.run(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode or not os.path.exists(path):
             print(f"python -m mindtorch profile: the second run failed:\n{done.stderr[-2000:]}", file=sys.stderr)
@@ -99,17 +100,17 @@ def _again(o: argparse.Namespace, args: list[str], *options: str) -> dict[str, A
             return json.load(file)
 
 
-def _trial(o: argparse.Namespace, args: list[str], workers: int, which: int) -> dict[str, Any] | None:
+def _trial(o: argparse.Namespace, workers: int, which: int) -> dict[str, Any] | None:
     """Figures of a run with ``workers``; None when it failed."""
-    figures = _again(o, args, "--workers", str(workers), "--loader", str(which))
+    figures = _again(o, "--workers", str(workers), "--loader", str(which))
     return figures and {k: figures[k] for k in ("steps", "step", "data_time", "train_time")} | {"num_workers": workers}
 
 
-def _advice(o: argparse.Namespace, args: list[str]) -> dict[str, Any] | None:
+def _advice(o: argparse.Namespace) -> dict[str, Any] | None:
     """What ``tune`` says about the program, in a process of its own; None when it could not be run."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "advice.json")
-        command = [sys.executable, "-m", "mindtorch", "tune", "--json", path, o.script, *args]
+        command = [sys.executable, "-m", "mindtorch", "tune", "--json", path, o.script, *o.args]
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
         if not os.path.exists(path):
             print(f"python -m mindtorch profile: no advice, tune failed:\n{done.stderr[-2000:]}", file=sys.stderr)
@@ -118,15 +119,15 @@ def _advice(o: argparse.Namespace, args: list[str]) -> dict[str, Any] | None:
             return json.load(file)
 
 
-def _page(o: argparse.Namespace, run: _Run, args: list[str], measured: dict[str, Any]) -> dict[str, Any]:
+def _page(o: argparse.Namespace, run: _Run, measured: dict[str, Any]) -> dict[str, Any]:
     """Write the page; what it shows. The split is that of a second run, which no profiler slows down."""
     from mindtorch.cli import settings
     from mindtorch.tools import frameworks, panel
     from mindtorch.tools.report import data, page
 
-    plain = _again(o, args, *(["--workers", str(o.workers), "--loader", str(o.loader)] if o.workers is not None else []))
-    theirs = panel.measure(o.script, args, frameworks.PYTORCH) if o.against else None
-    advice = _advice(o, args) if o.advice else None
+    plain = _again(o, *(["--workers", str(o.workers), "--loader", str(o.loader)] if o.workers is not None else []))
+    theirs = panel.measure(o.script, o.args, frameworks.PYTORCH) if o.against else None
+    advice = _advice(o) if o.advice else None
     made = data.build(
         run.ops, run.clock, plain or measured, os.path.basename(o.script), [*settings.versions(), *settings.lines()], theirs, advice
     )
@@ -134,14 +135,14 @@ def _page(o: argparse.Namespace, run: _Run, args: list[str], measured: dict[str,
     return made
 
 
-def _report(o: argparse.Namespace, run: _Run, args: list[str]) -> None:
+def _report(o: argparse.Namespace, run: _Run) -> None:
     from mindtorch.tools.timing import functions, verdict
 
     split = verdict.Split(run.clock.steps)
     split.look_at_loader()
     if o.trial and split.recommended is not None and split.recommended != split.workers:
         which = next(i for i, x in enumerate(run.clock.loaders) if x is split.loader)
-        split.trial = _trial(o, args, min(split.recommended, verdict.MANY), which)
+        split.trial = _trial(o, min(split.recommended, verdict.MANY), which)
     figures = split.as_json()
     texts = [verdict.text(split)]
     if run.functions is not None:
@@ -154,7 +155,7 @@ def _report(o: argparse.Namespace, run: _Run, args: list[str]) -> None:
     if o.trace:
         run.ops.export_chrome_trace(o.trace)
     if o.html:
-        figures = {**figures, **_page(o, run, args, figures)}
+        figures = {**figures, **_page(o, run, figures)}
         texts.append(f"{o.html} written.")
     if o.json:
         with open(o.json, "w", encoding="utf-8") as file:
@@ -163,10 +164,10 @@ def _report(o: argparse.Namespace, run: _Run, args: list[str]) -> None:
         print("\n".join(texts), flush=True)
 
 
-def _runtime(o: argparse.Namespace, args: list[str]) -> int:
+def _runtime(o: argparse.Namespace) -> int:
     from mindtorch.tools import runtime_run
 
-    summary, status = runtime_run.profile(o.script, args, o.runtime)
+    summary, status = runtime_run.profile(o.script, o.args, o.runtime)
     if summary is None:
         print(
             "python -m mindtorch profile: MindSpore recorded nothing; where host kernels are faster, mindtorch does not ask it. "
@@ -182,7 +183,6 @@ def _runtime(o: argparse.Namespace, args: list[str]) -> int:
 def main(argv: list[str]) -> int:
     """Exit status: the program's; 2 when it could not be read."""
     o = _parser().parse_args(argv)
-    args = o.args[1:] if o.args[:1] == ["--"] else o.args
     if not os.path.exists(o.script):
         print(f"python -m mindtorch profile: can't open file {o.script!r}", file=sys.stderr)
         return 2
@@ -196,15 +196,15 @@ def main(argv: list[str]) -> int:
         o.steps = 30  # every op of every step is kept
     o.script = os.path.abspath(o.script)
     if o.runtime:
-        return _runtime(o, args)
+        return _runtime(o)
     run = _Run(o)
     try:
-        status = run(args)
+        status = run()
     except BaseException:
         if run.clock.steps:
-            _report(o, run, args)
+            _report(o, run)
         raise
-    _report(o, run, args)
+    _report(o, run)
     if status is None or isinstance(status, int):
         return status or 0
     print(status, file=sys.stderr)

@@ -8,6 +8,7 @@ import io
 import os
 import runpy
 import sys
+from collections.abc import Callable
 from types import ModuleType, TracebackType
 from typing import Any
 
@@ -60,8 +61,8 @@ def _main_module(**attributes: Any) -> ModuleType:
     return module
 
 
-def script(path: str, args: list[str]) -> None:
-    """Run a file (or a folder or zip archive with a ``__main__``)."""
+def script(path: str, args: list[str], execute: Callable[[Any, dict[str, Any]], None] = _exec) -> None:
+    """Run a file (or a folder or zip archive with a ``__main__``). ``execute=exec`` leaves a file's exceptions to the caller."""
     sys.argv = [path, *args]
     if os.path.isdir(path) or (not path.endswith((".py", ".pyw")) and _is_zip(path)):
         sys.path[0] = path
@@ -79,7 +80,7 @@ def script(path: str, args: list[str]) -> None:
     sys.excepthook, before = _trimming(sys.excepthook), sys.excepthook
     code = compile(source, full, "exec", dont_inherit=True)
     sys.excepthook = before
-    _exec(code, module.__dict__)
+    execute(code, module.__dict__)
 
 
 def _is_zip(path: str) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import builtins
 import os
 import sys
 from typing import Any
+
+from mindtorch.cli import program
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -15,33 +16,17 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--seconds", type=float, default=60.0, help="begin nothing new after this time (60)")
     p.add_argument("--all", action="store_true", help="also try mixed precision, twice the batch size and graph mode")
     p.add_argument("--json", metavar="FILE", help="write the advice for a machine; - is standard output")
-    p.add_argument("script")
-    p.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script")
+    program.add(p)
     return p
-
-
-def _run(script: str, args: list[str]) -> None:
-    """The script as ``python script args`` runs it, without the runner's handling of exceptions."""
-    with open(script, "rb") as f:
-        code = compile(f.read(), os.path.abspath(script), "exec", dont_inherit=True)
-    from types import ModuleType
-
-    made = ModuleType("__main__")
-    made.__dict__.update(__file__=os.path.abspath(script), __builtins__=builtins)
-    sys.modules["__main__"] = made
-    sys.argv = [script, *args]
-    sys.path[0] = os.path.dirname(os.path.abspath(script))
-    exec(code, made.__dict__)
 
 
 def main(argv: list[str]) -> int:
     """Exit status 0 when the script could be judged, 1 when it failed on the way, 2 when it could not be run."""
     o = _parser().parse_args(argv)
-    args = o.args[1:] if o.args[:1] == ["--"] else o.args
     if not os.path.isfile(o.script):
         print(f"python -m mindtorch tune: no such file: {o.script}", file=sys.stderr)
         return 2
-    from mindtorch.cli import switch
+    from mindtorch.cli import run, switch
 
     switch.install()
     switch.inherit()
@@ -49,7 +34,7 @@ def main(argv: list[str]) -> int:
 
     kept: Any = sys.modules["__main__"]
     try:
-        found = advice.tune(lambda: _run(o.script, args), o.steps, o.seconds, o.all)
+        found = advice.tune(lambda: run.script(o.script, o.args, exec), o.steps, o.seconds, o.all)
     except ValueError as e:
         print(f"python -m mindtorch tune: {e}", file=sys.stderr)
         return 2

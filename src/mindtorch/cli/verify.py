@@ -8,6 +8,8 @@ import shutil
 import sys
 import tempfile
 
+from mindtorch.cli import program
+
 
 def _parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(prog="python -m mindtorch verify", description=(__doc__ or "").replace("``", "'"))
@@ -23,8 +25,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--rtol", type=float, default=1e-4)
     p.add_argument("--atol", type=float, default=1e-4)
     p.add_argument("--html", metavar="FILE", help="write a report that a browser shows")
-    p.add_argument("script")
-    p.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script")
+    program.add(p)
     return p
 
 
@@ -37,10 +38,9 @@ def main(argv: list[str]) -> int:
     from mindtorch.tools import verify
     from mindtorch.tools.compare.measure import Tolerance
 
-    args = o.args[1:] if o.args[:1] == ["--"] else o.args
     out = o.out or tempfile.mkdtemp(prefix="mindtorch-verify-")
     try:
-        plan = verify.Plan(o.script, args, out, o.steps, o.seed, o.dump_type, o.against, o.format)
+        plan = verify.Plan(o.script, o.args, out, o.steps, o.seed, o.dump_type, o.against, o.format)
         result = verify.verify(plan, Tolerance(o.rtol, o.atol))
         print(verify.step_table(result))
         print(result.summary())
