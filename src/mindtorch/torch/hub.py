@@ -63,7 +63,11 @@ def _entry(module: Any, name: str) -> Any:
     return function
 
 
-_LOCAL = "nothing is downloaded, so that the folder is read as it is"
+def _unused(function: str, **given: Any) -> None:
+    """Say that settings of a download are not needed."""
+    defaults = {"force_reload": False, "skip_validation": False, "trust_repo": "check", "verbose": True}
+    reason = "nothing is downloaded, so that the folder is read as it is"
+    log.without_effect(f"torch.hub.{function}", reason, **{name: (value, defaults[name]) for name, value in given.items()})
 
 
 def list(  # noqa: A001 - public name
@@ -74,14 +78,7 @@ def list(  # noqa: A001 - public name
     verbose: bool = True,
 ) -> Any:
     """Entry points of a local repository."""
-    log.without_effect(
-        "torch.hub.list",
-        _LOCAL,
-        force_reload=(force_reload, False),
-        skip_validation=(skip_validation, False),
-        trust_repo=(trust_repo, "check"),
-        verbose=(verbose, True),
-    )
+    _unused("list", force_reload=force_reload, skip_validation=skip_validation, trust_repo=trust_repo, verbose=verbose)
     module = _module(github)
     return [n for n in dir(module) if callable(getattr(module, n)) and not n.startswith("_")]
 
@@ -90,13 +87,7 @@ def help(  # noqa: A001 - public name
     github: str, model: str, force_reload: bool = False, skip_validation: bool = False, trust_repo: Any = "check"
 ) -> Any:
     """The docstring of an entry point of a local repository."""
-    log.without_effect(
-        "torch.hub.help",
-        _LOCAL,
-        force_reload=(force_reload, False),
-        skip_validation=(skip_validation, False),
-        trust_repo=(trust_repo, "check"),
-    )
+    _unused("help", force_reload=force_reload, skip_validation=skip_validation, trust_repo=trust_repo)
     return _entry(_module(github), model).__doc__
 
 
@@ -114,14 +105,7 @@ def load(
     """Call entry point ``model`` of the repository in folder ``repo_or_dir``. RuntimeError when it is no folder."""
     if source.lower() not in ("github", "local"):
         raise ValueError(f'Unknown source: "{source}". Allowed values: "github" | "local".')
-    log.without_effect(
-        "torch.hub.load",
-        _LOCAL,
-        force_reload=(force_reload, False),
-        skip_validation=(skip_validation, False),
-        trust_repo=(trust_repo, "check"),
-        verbose=(verbose, True),
-    )
+    _unused("load", force_reload=force_reload, skip_validation=skip_validation, trust_repo=trust_repo, verbose=verbose)
     return _entry(_module(repo_or_dir, source), model)(*args, **kwargs)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import statistics
-import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from mindtorch.tools.advice.record import Loop, ModuleCall
 from mindtorch.tools.advice.rules_ops import make
 from mindtorch.tools.advice.sources import Site, is_users, tree
 from mindtorch.tools.advice.trial import Hint, agree, leaf, pair, tensors
+from mindtorch.tools.timing.preprocess import traced
 
 _EVERY = 100
 """Steps between two checkpoints that a script with one in every step is compared with."""
@@ -141,12 +141,8 @@ def _line_times(run: Callable[[], Any]) -> dict[tuple[str, int], float]:
             switch((back.f_code.co_filename, back.f_lineno) if back is not None and known else None)
         return trace
 
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
+    with traced(trace):
         run()
-    finally:
-        sys.settrace(before)
     switch(None)
     return spent
 

@@ -162,6 +162,17 @@ def _line(fn: Any, run: Callable[[], Any], name: str) -> str:
     return f"{name}, {code.co_filename}:{line}: {source} ({share:.0f} % of it)"
 
 
+@contextlib.contextmanager
+def traced(function: Any) -> Iterator[None]:
+    """``function`` is this thread's trace function inside the block; the former one is put back."""
+    before = sys.gettrace()
+    sys.settrace(function)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
 def line_times(code: CodeType, run: Callable[[], Any]) -> dict[int, float]:
     """Seconds by line of the function with ``code`` while ``run()`` runs."""
     spent: dict[int, float] = {}
@@ -181,10 +192,6 @@ def line_times(code: CodeType, run: Callable[[], Any]) -> dict[int, float]:
             return local
         return None
 
-    before = sys.gettrace()
-    sys.settrace(calls)
-    try:
+    with traced(calls):
         run()
-    finally:
-        sys.settrace(before)
     return spent
