@@ -303,13 +303,12 @@ def test_constraints():
 
 
 # ------------------------------------------------------------------------------------------ divergences
-PAIRS = [(p.__name__, q.__name__) for p, q in td.kl._KL_REGISTRY]
+PAIRS = {(p.__name__, q.__name__) for p, q in td.kl._KL_REGISTRY}
+OWN_TEST = ("ExponentialFamily", "TransformedDistribution")
 
 
-@pytest.mark.parametrize("p, q", sorted(set(PAIRS)))
+@pytest.mark.parametrize("p, q", sorted((p, q) for p, q in PAIRS if "Independent" not in (p, q) and p not in OWN_TEST))
 def test_kl(p, q):
-    if "Independent" in (p, q) or p in ("ExponentialFamily", "TransformedDistribution"):
-        pytest.skip("covered by its own test")
     (a, b), _ = build(p)
     (c, d), _ = build(q)
     if p == q and p not in ("Binomial", "Multinomial"):

@@ -42,16 +42,17 @@ def equal(a, b):
     assert x.tolist() == y.tolist()
 
 
-@pytest.mark.parametrize("legacy", [False, True])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("dtype", "legacy"),
+    # PyTorch cannot read uint16 to uint64 from a legacy stream
+    [(d, legacy) for d in DTYPES for legacy in (False, True) if not (legacy and d in ("uint16", "uint32", "uint64"))],
+)
 def test_tensors_both_ways(dtype, legacy):
     def build(t):
         x = t.arange(12).to(getattr(t, dtype)).reshape(3, 4)
         return {"x": x, "v": x[1:, ::2], "t": x.t(), "e": x[:0], "s": x[2, 3], "l": [x[0], (x[1],)]}
 
     options = {"_use_new_zipfile_serialization": not legacy}
-    if legacy and dtype in ("uint16", "uint32", "uint64"):
-        pytest.skip("PyTorch cannot read these from a legacy stream")
     a = mt.load(theirs(build(torch), **options))
     b = torch.load(ours(build(mt), **options))
     c = mt.load(ours(build(mt), **options))
